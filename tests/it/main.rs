@@ -22,6 +22,7 @@ mod fleet;
 mod formats;
 mod harness;
 mod image;
+mod libraries;
 mod load;
 mod model;
 mod monitoring;

@@ -5,7 +5,7 @@
 mod callbacks;
 mod faults;
 mod queue;
-mod scripted;
+pub mod scripted;
 mod signatures;
 
 use std::{

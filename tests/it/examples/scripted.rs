@@ -104,10 +104,15 @@ impl Request {
     }
 
     /// Sends a complete response.
-    pub fn respond(mut self, status: u16, body: &str) {
+    pub fn respond(self, status: u16, body: &str) {
+        self.respond_with(status, "", body);
+    }
+
+    /// Like [`respond`](Self::respond), with more headers, each of which ends with `\r\n`.
+    pub fn respond_with(mut self, status: u16, headers: &str, body: &str) {
         let length = body.len();
         let head = format!(
-            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close\r\n{}\r\n",
+            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close\r\n{headers}{}\r\n",
             if status == 204 { String::new() } else { format!("content-length: {length}\r\n") }
         );
         // The write fails if the client has closed the connection.

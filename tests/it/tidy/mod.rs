@@ -2,7 +2,7 @@
 
 mod lists;
 mod rooms;
-mod sources;
+pub mod sources;
 mod words;
 
 use sources::{SOURCES, files};

@@ -9,7 +9,7 @@ mod jobs;
 mod leases;
 mod open_files;
 mod outages;
-mod proxy;
+pub mod proxy;
 mod signals;
 mod storm;
 mod tokens;

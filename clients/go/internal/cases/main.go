@@ -1,0 +1,233 @@
+// The program that tests/it/libraries drives: `cases NAME` runs a case against LINGER_URL with LINGER_TOKEN. It prints a JSON
+// object per line, and reads from stdin what it waits for. clients/python/cases.py does the same.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	linger "github.com/example-org/linger/clients/go"
+)
+
+type object = map[string]any
+
+var (
+	client = linger.New(os.Getenv("LINGER_URL"), os.Getenv("LINGER_TOKEN"))
+	input  = bufio.NewReader(os.Stdin)
+	output sync.Mutex
+)
+
+func say(line object) {
+	output.Lock()
+	defer output.Unlock()
+	text, err := json.Marshal(line)
+	check(err)
+	_, err = os.Stdout.Write(append(text, '\n'))
+	check(err)
+}
+
+// line waits for the next line from stdin.
+func line() (string, bool) {
+	text, err := input.ReadString('\n')
+	return text[:max(len(text)-1, 0)], err == nil
+}
+
+func max(a, b int) int {
+	if a > b {
+		return a
+	}
+	return b
+}
+
+// failure is what a caller can know of an error.
+func failure(err error) any {
+	var refused *linger.RefusedError
+	var unanswered *linger.NoAnswerError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused):
+		return object{
+			"status": refused.Status, "code": refused.Code, "type": refused.Type, "detail": refused.Detail,
+			"request_id": refused.RequestID, "text": err.Error(),
+		}
+	case errors.As(err, &unanswered):
+		return object{"no_answer": true, "unsent": unanswered.Unsent}
+	}
+	return object{"text": err.Error()}
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// add adds the body that it reads.
+func add(ctx context.Context) {
+	body, _ := line()
+	job, err := client.Add(ctx, linger.NewJob{Topic: "t", Body: json.RawMessage(body)})
+	if err != nil {
+		say(object{"failed": failure(err)})
+		return
+	}
+	say(object{"id": job.ID, "replayed": job.Replayed, "body": string(job.Body)})
+}
+
+func addMany(ctx context.Context) {
+	added, err := client.AddMany(ctx, []linger.NewJob{{Topic: "t", Body: 1}, {Topic: "no topic"}, {Topic: "t", Body: "two"}})
+	check(err)
+	for _, added := range added {
+		var failed any
+		if added.Err != nil {
+			failed = failure(added.Err)
+		}
+		say(object{"id": added.ID, "replayed": added.Replayed, "failed": failed})
+	}
+}
+
+// calls makes each call of a producer and of the holder of a job.
+func calls(ctx context.Context) {
+	job := linger.NewJob{
+		Topic: "t", ID: "a:+=@~", Body: object{"n": 1}, Delay: 90 * time.Second, TTR: 1500 * time.Millisecond,
+		MaxAttempts: linger.NoLimit, Retry: []time.Duration{time.Hour, 90 * time.Minute},
+	}
+	for range []int{1, 2} {
+		added, err := client.Add(ctx, job)
+		check(err)
+		say(object{"id": added.ID, "replayed": added.Replayed, "state": added.State, "ttr": added.TTR.Seconds()})
+	}
+	_, err := client.Add(ctx, linger.NewJob{Topic: "t", ID: job.ID})
+	say(object{"other": failure(err)})
+	at := time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	later, err := client.RescheduleAt(ctx, job.ID, at)
+	check(err)
+	say(object{"at": later.DueAt.Equal(at)})
+	_, err = client.Reschedule(ctx, job.ID, 0)
+	check(err)
+	found, err := client.Get(ctx, job.ID)
+	check(err)
+	say(object{"state": found.State, "body": string(found.Body), "max_attempts": found.MaxAttempts})
+	_, err = client.Get(ctx, "none")
+	say(object{"missing": linger.Code(err)})
+
+	poll := linger.Poll{Topics: []string{"urgent", "t"}, Max: 5, Wait: 50 * time.Millisecond, TTR: time.Minute, Worker: "w 1"}
+	reserved := pop(ctx, poll)
+	none, err := client.Pop(ctx, poll)
+	check(err)
+	say(object{"jobs": len(none)})
+	check(client.Touch(ctx, reserved.ID, reserved.Receipt, time.Hour))
+	say(object{"touched": reserved.ID})
+	line()
+	now := time.Duration(0)
+	check(client.Release(ctx, reserved.ID, reserved.Receipt, &now, "later"))
+	reserved = pop(ctx, poll)
+	say(object{"reason": reserved.Reason})
+	check(client.Release(ctx, reserved.ID, reserved.Receipt, nil, "much later"))
+	_, err = client.Reschedule(ctx, job.ID, 0)
+	check(err)
+	reserved = pop(ctx, poll)
+	check(client.Bury(ctx, reserved.ID, reserved.Receipt, "no such order"))
+	say(object{"buried": reserved.ID})
+	line()
+	for range []int{1, 2} {
+		cancelled, err := client.Cancel(ctx, job.ID)
+		check(err)
+		say(object{"cancelled": cancelled})
+	}
+}
+
+func pop(ctx context.Context, poll linger.Poll) *linger.Job {
+	jobs, err := client.Pop(ctx, poll)
+	check(err)
+	if len(jobs) != 1 || jobs[0].ReservedUntil.IsZero() {
+		panic("no job")
+	}
+	return jobs[0]
+}
+
+// late finishes a job when it is told to.
+func late(ctx context.Context) {
+	job := pop(ctx, linger.Poll{Topics: []string{"t"}, Wait: 20 * time.Second})
+	say(object{"popped": job.ID})
+	line()
+	say(object{"failed": failure(client.Finish(ctx, job.ID, job.Receipt))})
+}
+
+// worker runs jobs that say themselves what becomes of them: `worker [PARALLEL [TTR_MS [DRAIN_MS]]]`. A job whose body is "wait"
+// waits for a line with its id.
+func worker(numbers [3]int) {
+	var gates sync.Map
+	gate := func(id string) chan struct{} {
+		gate, _ := gates.LoadOrStore(id, make(chan struct{}, 9))
+		return gate.(chan struct{})
+	}
+	go func() {
+		for id, more := line(); more; id, more = line() {
+			gate(id) <- struct{}{}
+		}
+	}()
+	w := linger.Worker{
+		Client: client, Topics: []string{"t"}, Parallel: numbers[0],
+		TTR: time.Duration(numbers[1]) * time.Millisecond, Drain: time.Duration(numbers[2]) * time.Millisecond,
+		Handler: func(ctx context.Context, job *linger.Job) error {
+			say(object{"runs": job.ID, "body": string(job.Body), "receipt": job.Receipt})
+			switch string(job.Body) {
+			case `"fail"`:
+				return errors.New("psp timeout")
+			case `"panic"`:
+				panic("psp broken")
+			case `"bury"`:
+				return linger.Bury("no such order")
+			case `"wait"`:
+				select {
+				case <-gate(job.ID):
+				case <-ctx.Done():
+					say(object{"told": job.ID, "at": time.Now().UTC().Format("2006-01-02T15:04:05.000Z")})
+					<-gate(job.ID)
+				}
+			}
+			// Also after it was told to stop, which must not finish the job.
+			say(object{"returns": job.ID})
+			return nil
+		},
+		OnEvent: func(event string, job *linger.Job, err error) {
+			line := object{"event": event, "error": failure(err)}
+			if job != nil {
+				line["id"] = job.ID
+			}
+			say(line)
+		},
+	}
+	say(object{"ended": failure(w.RunUntilSignal())})
+}
+
+func main() {
+	var numbers [3]int
+	for i, text := range os.Args[2:] {
+		var err error
+		numbers[i], err = strconv.Atoi(text)
+		check(err)
+	}
+	ctx := context.Background()
+	switch os.Args[1] {
+	case "add":
+		add(ctx)
+	case "add-many":
+		addMany(ctx)
+	case "calls":
+		calls(ctx)
+	case "late":
+		late(ctx)
+	case "worker":
+		worker(numbers)
+	default:
+		panic(os.Args[1])
+	}
+}

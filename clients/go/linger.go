@@ -1,0 +1,315 @@
+// Package linger calls a Linger server, a durable delay queue: Client adds jobs and changes them, Worker runs them.
+// It needs the standard library only; its three files may be copied into another module.
+//
+// SPDX-License-Identifier: Apache-2.0
+package linger
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// NoLimit as MaxAttempts has a job tried until it is finished.
+const NoLimit = -1
+
+// Client calls one server. Many goroutines may share it; it keeps connections open.
+//
+// A call that fails is sent again until Timeout: when no answer came, and after 408, 429 and 5xx, with pauses that grow and
+// are at least as long as the server's Retry-After. Calls fail with *RefusedError if the server answered, else with
+// *NoAnswerError: then the call may have taken effect all the same.
+type Client struct {
+	URL     string        // such as http://localhost:9277
+	Token   string        // sent as Authorization: Bearer; none if empty
+	Timeout time.Duration // of a call with all its tries, without the wait of a pop
+	HTTP    *http.Client  // for certificates of your own
+}
+
+// New makes a client with a timeout of ten seconds. The token may be empty.
+func New(url, token string) *Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	// Shorter than the server's keep_alive_timeout.
+	transport.IdleConnTimeout, transport.MaxIdleConnsPerHost = time.Minute, 16
+	// A redirected POST would become a GET.
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{strings.TrimRight(url, "/"), token, 10 * time.Second, &http.Client{Transport: transport, CheckRedirect: stay}}
+}
+
+// NewJob is a job to add. Only Topic is required; what is left out follows the settings of the topic.
+type NewJob struct {
+	Topic       string
+	ID          string          // made by the client if empty
+	Body        any             // as encoding/json writes it; a json.RawMessage is kept byte for byte
+	Delay       time.Duration   // from now, to the millisecond
+	At          time.Time       // in place of Delay
+	TTR         time.Duration   // how long a reservation lasts; 1 s to 24 h
+	MaxAttempts int             // or NoLimit
+	Retry       []time.Duration // the waits between attempts
+}
+
+// definition is the JSON of a job. Its body is not given to encoding/json, which would change spaces and letters.
+func (j *NewJob) definition() ([]byte, error) {
+	if j.ID == "" {
+		random := make([]byte, 16)
+		if _, err := rand.Read(random); err != nil {
+			return nil, err
+		}
+		j.ID = hex.EncodeToString(random)
+	}
+	fields := map[string]any{"topic": j.Topic, "id": j.ID}
+	setDuration(fields, "delay", j.Delay)
+	setDuration(fields, "ttr", j.TTR)
+	if !j.At.IsZero() {
+		fields["at"] = j.At.Format(time.RFC3339Nano)
+	}
+	if j.MaxAttempts != 0 {
+		fields["max_attempts"] = j.MaxAttempts
+	}
+	if j.MaxAttempts == NoLimit {
+		fields["max_attempts"] = 0
+	}
+	var retry []string
+	for _, step := range j.Retry {
+		retry = append(retry, text(step))
+	}
+	if retry != nil {
+		fields["retry"] = retry
+	}
+	body, isRaw := j.Body.(json.RawMessage)
+	if !isRaw {
+		var err error
+		if body, err = json.Marshal(j.Body); err != nil {
+			return nil, err
+		}
+	} else if !json.Valid(body) {
+		return nil, errors.New("the body is not JSON")
+	}
+	definition, err := json.Marshal(fields)
+	return append(append(append(definition[:len(definition)-1], `,"body":`...), body...), '}'), err
+}
+
+func text(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
+
+func setDuration(fields map[string]any, name string, d time.Duration) {
+	if d != 0 {
+		fields[name] = text(d)
+	}
+}
+
+// Job is a job as the server shows it. Those from Pop also have a receipt.
+type Job struct {
+	ID            string          `json:"id"`
+	Topic         string          `json:"topic"`
+	State         string          `json:"state"` // delayed, ready, reserved or dead; later versions may have more
+	CreatedAt     time.Time       `json:"created_at"`
+	DueAt         time.Time       `json:"due_at"`
+	TTR           time.Duration   `json:"-"`
+	Attempts      int             `json:"attempts"`     // reservations so far, with this one
+	MaxAttempts   int             `json:"max_attempts"` // 0: no limit
+	Reason        string          `json:"reason"`       // why the last attempt failed
+	Traceparent   string          `json:"traceparent"`
+	Tracestate    string          `json:"tracestate"`
+	Body          json.RawMessage `json:"body"` // byte for byte as it was added
+	Receipt       string          `json:"receipt"`
+	ReservedUntil time.Time       `json:"reserved_until"`
+	Late          time.Duration   `json:"-"` // from due to delivered
+	Replayed      bool            `json:"-"` // the add found this job there: it repeats an earlier one
+}
+
+// UnmarshalJSON reads a job of the API.
+func (j *Job) UnmarshalJSON(data []byte) error {
+	type plain Job
+	wire := struct {
+		*plain
+		TTR  float64 `json:"ttr"`
+		Late float64 `json:"late"`
+	}{plain: (*plain)(j)}
+	err := json.Unmarshal(data, &wire)
+	j.TTR, j.Late = time.Duration(wire.TTR*float64(time.Second)), time.Duration(wire.Late*float64(time.Second))
+	if err == nil && (j.ID == "" || j.Body == nil) {
+		err = errors.New("this is no job")
+	}
+	return err
+}
+
+// Add adds a job and returns it, with Replayed if the server had it already.
+func (c *Client) Add(ctx context.Context, job NewJob) (*Job, error) {
+	definition, err := job.definition()
+	if err != nil {
+		return nil, err
+	}
+	added := &Job{}
+	status, err := c.do(ctx, call{method: "POST", path: "/jobs", raw: definition, out: added})
+	if err != nil {
+		return nil, fmt.Errorf("add %s: %w", job.ID, err)
+	}
+	added.Replayed = status == http.StatusOK
+	return added, nil
+}
+
+// Added is what became of one job of AddMany.
+type Added struct {
+	ID       string
+	Replayed bool
+	Err      *RefusedError // nil if the job is there
+}
+
+// AddMany adds up to 1,000 jobs in one call. The results are in the order of the jobs; one that is refused does not affect
+// the others.
+func (c *Client) AddMany(ctx context.Context, jobs []NewJob) ([]Added, error) {
+	definitions, results := make([][]byte, len(jobs)), make([]Added, len(jobs))
+	for i, job := range jobs {
+		var err error
+		if definitions[i], err = job.definition(); err != nil {
+			return nil, fmt.Errorf("add job %d: %w", i, err)
+		}
+		results[i].ID = job.ID
+	}
+	var out struct {
+		Results []struct {
+			Status  int           `json:"status"`
+			Problem *RefusedError `json:"problem"`
+		} `json:"results"`
+	}
+	raw := append(append([]byte(`{"jobs":[`), bytes.Join(definitions, []byte(","))...), "]}"...)
+	_, err := c.do(ctx, call{method: "POST", path: "/batch/jobs", raw: raw, out: &out})
+	if err == nil && len(out.Results) != len(jobs) {
+		err = &NoAnswerError{Err: errors.New("the results are not whole")}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("add %d jobs: %w", len(jobs), err)
+	}
+	for i, result := range out.Results {
+		results[i].Replayed, results[i].Err = result.Status == http.StatusOK, result.Problem
+	}
+	return results, nil
+}
+
+// Get reads a job. One that does not exist is refused with the code job_not_found.
+func (c *Client) Get(ctx context.Context, id string) (*Job, error) {
+	job := &Job{}
+	_, err := c.do(ctx, call{method: "GET", path: jobPath(id), out: job})
+	return job, named("get", id, err)
+}
+
+// Cancel deletes a job in any state, also while a worker has it. It returns whether there was one; after a lost answer, a
+// missing job counts as deleted by this call.
+func (c *Client) Cancel(ctx context.Context, id string) (bool, error) {
+	_, err := c.do(ctx, call{method: "DELETE", path: jobPath(id)})
+	if Code(err) == "job_not_found" {
+		return wasRepeated(err), nil
+	}
+	return err == nil, named("cancel", id, err)
+}
+
+// Reschedule makes a delayed or ready job due after delay; 0 is now.
+func (c *Client) Reschedule(ctx context.Context, id string, delay time.Duration) (*Job, error) {
+	return c.patch(ctx, id, map[string]any{"delay": text(delay)})
+}
+
+// RescheduleAt makes a delayed or ready job due at this time.
+func (c *Client) RescheduleAt(ctx context.Context, id string, at time.Time) (*Job, error) {
+	return c.patch(ctx, id, map[string]any{"at": at.Format(time.RFC3339Nano)})
+}
+
+func (c *Client) patch(ctx context.Context, id string, fields map[string]any) (*Job, error) {
+	job := &Job{}
+	_, err := c.do(ctx, call{method: "PATCH", path: jobPath(id), fields: fields, out: job})
+	return job, named("reschedule", id, err)
+}
+
+// Poll says what to pop.
+type Poll struct {
+	Topics []string      // the most urgent first
+	Max    int           // the most jobs; 0 is 1
+	Wait   time.Duration // for the first job, up to a minute
+	TTR    time.Duration // how long the reservations last; 0: each job's own TTR
+	Worker string        // who reserves, for the jobs' histories
+}
+
+// Pop reserves ready jobs; none if none became ready within Wait. The end of ctx drops the poll, which costs no attempt. A pop
+// is not sent again if its answer was lost: the jobs that it may have reserved come back after their TTR.
+func (c *Client) Pop(ctx context.Context, poll Poll) ([]*Job, error) {
+	return c.pop(ctx, poll, unlessLost)
+}
+
+func (c *Client) pop(ctx context.Context, poll Poll, repeats repeats) ([]*Job, error) {
+	fields := map[string]any{"topics": poll.Topics, "wait": text(poll.Wait)}
+	setDuration(fields, "ttr", poll.TTR)
+	if poll.Max != 0 {
+		fields["max"] = poll.Max
+	}
+	if poll.Worker != "" {
+		fields["worker"] = poll.Worker
+	}
+	var out struct {
+		Jobs *[]*Job `json:"jobs"`
+	}
+	// By POST, because the transport repeats a GET on its own.
+	_, err := c.do(ctx, call{method: "POST", path: "/batch/pop", fields: fields, out: &out, wait: poll.Wait, repeats: repeats})
+	if err == nil && out.Jobs == nil {
+		err = &NoAnswerError{Err: errors.New("there are no jobs in the answer")}
+	}
+	if err != nil {
+		return nil, named("pop", strings.Join(poll.Topics, " "), err)
+	}
+	return *out.Jobs, nil
+}
+
+// Finish says that the work is done; the job is gone. The code lease_lost means that it came too late, and the job runs again.
+func (c *Client) Finish(ctx context.Context, id, receipt string) error {
+	return c.hold(ctx, id, "finish", map[string]any{"receipt": receipt}, safely)
+}
+
+// Release gives a job back. The next attempt follows its schedule, or the delay if that is not nil. The reason, up to 1,024
+// bytes, stays with the job.
+func (c *Client) Release(ctx context.Context, id, receipt string, delay *time.Duration, reason string) error {
+	fields := map[string]any{"receipt": receipt, "reason": reason}
+	if delay != nil {
+		fields["delay"] = text(*delay)
+	}
+	return c.hold(ctx, id, "release", fields, safely)
+}
+
+// Touch makes a reservation last ttr from now; 0: the job's own TTR.
+func (c *Client) Touch(ctx context.Context, id, receipt string, ttr time.Duration) error {
+	fields := map[string]any{"receipt": receipt}
+	setDuration(fields, "ttr", ttr)
+	return c.hold(ctx, id, "touch", fields, safely)
+}
+
+// Bury makes a job a dead letter, with a reason of up to 1,024 bytes.
+func (c *Client) Bury(ctx context.Context, id, receipt, reason string) error {
+	return c.hold(ctx, id, "bury", map[string]any{"receipt": receipt, "reason": reason}, safely)
+}
+
+// hold is a call by the holder of a reservation. A repeat that finds its first try done is a success.
+func (c *Client) hold(ctx context.Context, id, step string, fields map[string]any, repeats repeats) error {
+	request := call{method: "POST", path: jobPath(id) + "/" + step, fields: fields, repeats: repeats}
+	if step != "finish" {
+		request.out = &Job{}
+	}
+	_, err := c.do(ctx, request)
+	if step == "finish" && Code(err) == "job_not_found" && wasRepeated(err) {
+		return nil
+	}
+	return named(step, id, err)
+}
+
+func jobPath(id string) string { return "/jobs/" + url.PathEscape(id) }
+
+func named(name, what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", name, what, err)
+}

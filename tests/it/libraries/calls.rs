@@ -1,0 +1,202 @@
+//! The calls of a client: their repeats, their errors, and what becomes of a body.
+
+use serde_json::json;
+
+use super::{Language, Program, Site, TOKEN, in_each_language};
+use crate::{examples::scripted::ScriptedServer, harness::process::Server, work::proxy::Proxy};
+
+in_each_language! {
+    every_call_works,
+    an_add_whose_answer_is_lost_makes_one_job,
+    a_batch_whose_answer_is_lost_makes_each_job_once,
+    a_body_is_kept_byte_for_byte,
+    a_late_finish_is_told,
+    an_add_waits_as_long_as_the_server_asks_for,
+    an_add_is_not_sent_again_after_a_refusal,
+    an_answer_of_something_else_is_no_success,
+    a_certificate_is_checked,
+}
+
+fn every_call_works(language: Language) {
+    let site = Site::new();
+    let mut program = Program::start(language, &site.server.url(), &["calls"]);
+    program.wait_for(&json!({ "touched": "a:+=@~" }));
+    let job = site.job("a:+=@~");
+    assert_eq!((&job["state"], &job["reserved_by"]), (&json!("reserved"), &json!("w 1")));
+    assert_eq!((&job["ttr"], &job["retry"]), (&json!(1.5), &json!([3600, 5400])));
+    let hour = |name: &str| job[name].as_str().expect("is a moment")[..13].to_owned();
+    assert_ne!(hour("reserved_at"), hour("reserved_until"), "the touch was for an hour");
+    program.send("go on");
+    program.wait_for(&json!({ "buried": "a:+=@~" }));
+    let job = site.job("a:+=@~");
+    assert_eq!((&job["state"], &job["reason"]), (&json!("dead"), &json!("no such order")));
+    let history = job["history"].as_array().expect("has attempts");
+    let reasons: Vec<_> = history.iter().filter_map(|event| event["reason"].as_str()).collect();
+    assert_eq!(reasons, ["later", "much later", "no such order"]);
+    program.send("go on");
+    let mut lines = program.ends();
+    let other = lines.remove(2)["other"].take();
+    assert_eq!((&other["status"], &other["code"]), (&json!(409), &json!("job_exists")));
+    let added = |replayed| json!({ "id": "a:+=@~", "replayed": replayed, "state": "delayed", "ttr": 1.5 });
+    let expected = [
+        added(false),
+        added(true),
+        json!({ "at": true }),
+        json!({ "state": "ready", "body": r#"{"n":1}"#, "max_attempts": 0 }),
+        json!({ "missing": "job_not_found" }),
+        json!({ "jobs": 0 }),
+        json!({ "touched": "a:+=@~" }),
+        json!({ "reason": "later" }),
+        json!({ "buried": "a:+=@~" }),
+        json!({ "cancelled": true }),
+        json!({ "cancelled": false }),
+    ];
+    assert_eq!(lines, expected);
+    assert!(site.job("a:+=@~").is_null());
+}
+
+fn an_add_whose_answer_is_lost_makes_one_job(language: Language) {
+    let site = Site::new();
+    let proxy = Proxy::start(site.server.address);
+    proxy.lose_answer("/jobs");
+    let mut program = Program::start(language, &proxy.url(), &["add"]);
+    program.send("{}");
+    let added = program.ends().remove(0);
+    assert_eq!((proxy.lost(), &added["replayed"]), (1, &json!(true)), "{added}");
+    assert_eq!(site.counts()["ready"], 1);
+    assert_eq!(site.job(added["id"].as_str().expect("has an id"))["state"], "ready");
+}
+
+fn a_batch_whose_answer_is_lost_makes_each_job_once(language: Language) {
+    let site = Site::new();
+    let proxy = Proxy::start(site.server.address);
+    proxy.lose_answer("/batch/jobs");
+    let lines = Program::start(language, &proxy.url(), &["add-many"]).ends();
+    assert_eq!(proxy.lost(), 1);
+    let replayed: Vec<_> = lines.iter().map(|line| &line["replayed"]).collect();
+    assert_eq!(replayed, [&json!(true), &json!(false), &json!(true)]);
+    let codes: Vec<_> = lines.iter().map(|line| &line["failed"]["code"]).collect();
+    assert_eq!(codes, [&json!(null), &json!("invalid_job"), &json!(null)]);
+    assert_eq!(site.counts()["ready"], 2);
+    for (line, body) in [(&lines[0], json!(1)), (&lines[2], json!("two"))] {
+        assert_eq!(site.job(line["id"].as_str().expect("has an id"))["body"], body);
+    }
+}
+
+/// With numbers, spaces and escapes that few readers of JSON keep.
+fn a_body_is_kept_byte_for_byte(language: Language) {
+    let site = Site::new();
+    let digits = "9".repeat(5_000);
+    let body =
+        format!(r#"{{"n":12345678901234567890.10,  "b" : [1e400,-0.0, {digits}], "s":"\u00e9<&>\/é"}}"#);
+    let mut program = Program::start(language, &site.server.url(), &["add"]);
+    program.send(&body);
+    let added = program.ends().remove(0);
+    let stored =
+        site.server.call("GET", &format!("/jobs/{}", added["id"].as_str().expect("has an id")), "").body;
+    assert!(stored.contains(&format!("\"body\":{body}")), "{stored}");
+    assert_eq!(added["body"], *body);
+    let worker = Program::worker(language, &site.server.url());
+    assert_eq!(worker.wait_for(&json!({ "runs": added["id"] }))["body"], *body);
+    worker.stop();
+    assert_eq!(site.counts(), json!(null), "it is finished");
+}
+
+fn a_late_finish_is_told(language: Language) {
+    let site = Site::new();
+    site.add("a", "", json!({ "ttr": 1 }));
+    let mut program = Program::start(language, &site.server.url(), &["late"]);
+    program.wait_for(&json!({ "popped": "a" }));
+    site.wait_for_state("a", &json!("delayed"));
+    program.send("go on");
+    let failed = program.ends().remove(1)["failed"].take();
+    assert_eq!((&failed["status"], &failed["code"]), (&json!(409), &json!("lease_lost")), "{failed}");
+    assert_eq!(failed["type"], "about:blank");
+    for name in ["detail", "request_id"] {
+        assert!(failed[name].as_str().is_some_and(|text| !text.is_empty()), "{name}: {failed}");
+    }
+    assert!(failed["text"].as_str().is_some_and(|text| text.contains("lease_lost")), "{failed}");
+    assert_eq!(site.job("a")["state"], "delayed", "the finish changed nothing");
+}
+
+fn problem(status: u16, code: &str) -> String {
+    json!({ "type": "about:blank", "title": "t", "status": status, "code": code, "detail": "d" }).to_string()
+}
+
+fn an_add_waits_as_long_as_the_server_asks_for(language: Language) {
+    let server = ScriptedServer::new();
+    let mut program = Program::start(language, &server.url(), &["add"]);
+    program.send("{}");
+    let mut first = None;
+    for status in [503, 429, 422] {
+        let request = server.next();
+        assert_eq!(request.line, "POST /jobs");
+        let (body, received_us) =
+            first.get_or_insert((request.body.clone(), request.received_us - 1_000_000));
+        assert_eq!(*body, request.body, "a repeat is the same add");
+        assert!(request.received_us - *received_us >= 1_000_000, "{status} came too early");
+        *received_us = server.now_us();
+        request.respond_with(status, "retry-after: 1\r\n", &problem(status, "x"));
+    }
+    assert_eq!(program.ends().remove(0)["failed"]["status"], 422);
+    assert!(server.receives_nothing_more());
+}
+
+fn an_add_is_not_sent_again_after_a_refusal(language: Language) {
+    let server = ScriptedServer::new();
+    // A slash at the end of the URL is a common mistake.
+    let mut program = Program::start(language, &format!("{}/", server.url()), &["add"]);
+    program.send("{}");
+    let request = server.next();
+    assert_eq!(request.header("authorization"), Some(format!("Bearer {TOKEN}").as_str()));
+    request.respond(401, &problem(401, "unauthorized"));
+    let failed = program.ends().remove(0)["failed"].take();
+    assert_eq!((&failed["status"], &failed["code"]), (&json!(401), &json!("unauthorized")));
+    assert!(server.receives_nothing_more());
+}
+
+/// The page of a hotel's network, and answers that are cut off.
+fn an_answer_of_something_else_is_no_success(language: Language) {
+    let server = ScriptedServer::new();
+    let mut program = Program::start(language, &server.url(), &["add"]);
+    program.send("{}");
+    let whole = json!({
+        "id": "a", "topic": "t", "state": "ready", "created_at": "2026-11-21T05:40:00.000Z",
+        "due_at": "2026-11-21T05:40:00.000Z", "ttr": 60, "attempts": 0, "max_attempts": 16, "body": null,
+    });
+    let whole = whole.to_string();
+    server.next().respond(200, "<html>Welcome to the hotel</html>");
+    server.next().respond(204, "");
+    server.next().cut_off(201, &whole);
+    server.next().close();
+    server.next().respond(201, &whole);
+    let added = program.ends().remove(0);
+    assert_eq!(added, json!({ "id": "a", "replayed": false, "body": "null" }));
+    assert!(server.receives_nothing_more());
+}
+
+fn a_certificate_is_checked(language: Language) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
+    std::fs::write(path("cert.pem"), made.cert.pem()).expect("can be written");
+    std::fs::write(path("key.pem"), made.signing_key.serialize_pem()).expect("can be written");
+    let settings = "[tls]\ncertificate = 'cert.pem'\nkey = 'key.pem'\n";
+    std::fs::write(path("linger.toml"), settings).expect("can be written");
+    let server = Server::serve(&[], &[], directory.path());
+    let url = format!("https://localhost:{}", server.address.port());
+
+    let mut program = Program::start(language, &url, &["add"]);
+    program.send("{}");
+    assert_eq!(program.ends(), [json!({ "failed": { "no_answer": true, "unsent": true } })]);
+
+    let trusted = path("cert.pem");
+    let start = |case| Program::start_with(language, &url, &[case], &[("SSL_CERT_FILE", &trusted)]);
+    let worker = start("worker");
+    let mut program = start("add");
+    program.send("{}");
+    let id = program.ends().remove(0)["id"].take();
+    worker.wait_for(&json!({ "returns": id }));
+    // A poll over TLS is dropped, too.
+    worker.stop();
+}

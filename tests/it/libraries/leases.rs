@@ -1,0 +1,181 @@
+//! Heartbeats, and reservations that are lost.
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::{Language, Program, Site, in_each_language};
+use crate::{
+    harness::{process_stats::is_stopped, wait::TimeLimit},
+    work::proxy::Proxy,
+};
+
+in_each_language! {
+    heartbeats_keep_a_job_for_longer_than_its_ttr,
+    heartbeats_go_with_every_setting_at_its_default,
+    the_worker_may_choose_the_ttr,
+    a_cancelled_job_stops_its_handler,
+    a_partition_stops_the_handler_before_another_one_has_the_job,
+    a_handler_is_told_when_the_worker_was_suspended,
+    a_job_that_came_while_the_worker_was_suspended_is_not_started,
+    a_heartbeat_whose_answer_is_lost_is_sent_again,
+}
+
+/// Waits until heartbeats have renewed the reservation this many times.
+#[track_caller]
+fn wait_for_renewals(site: &Site, id: &str, number: usize) {
+    let time_limit = TimeLimit::new();
+    let mut seen: Vec<Value> = vec![site.job(id)["reserved_until"].clone()];
+    while seen.len() <= number {
+        let until = site.job(id)["reserved_until"].clone();
+        assert!(until.is_string(), "the reservation is over: {}", site.job(id));
+        if seen.last() != Some(&until) {
+            seen.push(until);
+        }
+        time_limit.check(|| format!("{seen:?}"));
+        time_limit.pause_thread();
+    }
+}
+
+/// The settings of the worker are the default ones; the TTR is the job's own.
+fn heartbeats_keep_a_job_for_longer_than_its_ttr(language: Language) {
+    let site = Site::new();
+    site.add("a", "wait", json!({ "ttr": 6 }));
+    let mut worker = Program::worker(language, &site.server.url());
+    worker.wait_for(&json!({ "runs": "a" }));
+    // Six thirds of its TTR.
+    wait_for_renewals(&site, "a", 6);
+    assert_eq!(site.job("a")["attempts"], 1);
+    worker.send("a");
+    site.wait_for_state("a", &json!(null));
+    let events: Vec<_> = worker.stop().into_iter().filter(|line| line["event"].is_string()).collect();
+    assert_eq!(events, [json!(null); 0]);
+}
+
+/// Those of the job, too: its TTR is a minute, and the heartbeat comes after 20 seconds.
+fn heartbeats_go_with_every_setting_at_its_default(language: Language) {
+    let site = Site::new();
+    let worker = Program::worker(language, &site.server.url());
+    site.server.wait_for_parked_polls(1);
+    site.add("a", "wait", json!({}));
+    let mut worker = worker;
+    worker.wait_for(&json!({ "runs": "a" }));
+    wait_for_renewals(&site, "a", 1);
+    worker.send("a");
+    site.wait_for_state("a", &json!(null));
+    worker.stop();
+}
+
+fn the_worker_may_choose_the_ttr(language: Language) {
+    let site = Site::new();
+    site.add("a", "wait", json!({ "ttr": "1h" }));
+    let mut worker = Program::start(language, &site.server.url(), &["worker", "1", "4000"]);
+    worker.wait_for(&json!({ "runs": "a" }));
+    wait_for_renewals(&site, "a", 4);
+    assert_eq!(site.job("a")["attempts"], 1);
+    // The heartbeats were for four seconds, and not for an hour.
+    worker.signal(Signal::KILL);
+    worker.wait();
+    site.wait_for_state("a", &json!("delayed"));
+}
+
+fn a_cancelled_job_stops_its_handler(language: Language) {
+    let site = Site::new();
+    site.add("a", "wait", json!({ "ttr": 6 }));
+    let mut worker = Program::worker(language, &site.server.url());
+    worker.wait_for(&json!({ "runs": "a" }));
+    assert_eq!(site.server.call("DELETE", "/jobs/a", "").status, 204);
+    let lost = worker.wait_for(&json!({ "event": "lost", "id": "a" }));
+    assert_eq!(lost["error"]["code"], "job_not_found");
+    worker.wait_for(&json!({ "told": "a" }));
+    // A new job of this name is another one's work. The handler returns, and nothing is reported.
+    site.add("a", "", json!({ "delay": "1h" }));
+    worker.send("a");
+    site.add("b", "", json!({}));
+    site.wait_for_state("b", &json!(null));
+    assert_eq!(site.job("a")["state"], "delayed");
+    let events: Vec<_> = worker.stop().into_iter().filter(|line| line["event"].is_string()).collect();
+    assert_eq!(events.len(), 1, "{events:#?}");
+}
+
+fn a_partition_stops_the_handler_before_another_one_has_the_job(language: Language) {
+    let site = Site::new();
+    let proxy = Proxy::start(site.server.address);
+    // Nine tenths of it end two seconds before the rest.
+    site.add("a", "wait", json!({ "ttr": 20, "retry": [0] }));
+    let mut cut_off = Program::worker(language, &proxy.url());
+    cut_off.wait_for(&json!({ "runs": "a" }));
+    proxy.cut();
+    // Nothing renews it any more.
+    let until = site.job("a")["reserved_until"].take();
+    let told = cut_off.wait_for(&json!({ "told": "a" }));
+    assert!(told["at"].as_str() < until.as_str(), "others could have had the job: {told} {until}");
+    cut_off.wait_for(&json!({ "event": "lost", "id": "a" }));
+    let mut other = Program::worker(language, &site.server.url());
+    other.wait_for(&json!({ "runs": "a" }));
+    cut_off.send("a");
+    cut_off.wait_for(&json!({ "event": "away" }));
+    proxy.heal();
+    cut_off.wait_for(&json!({ "event": "back" }));
+    assert_eq!(site.job("a")["attempts"], 2);
+    other.send("a");
+    site.wait_for_state("a", &json!(null));
+    other.stop();
+    cut_off.stop();
+}
+
+/// Stops a program; returns once all its threads have stopped.
+fn suspend(program: &Program) {
+    program.signal(Signal::STOP);
+    let time_limit = TimeLimit::new();
+    while !is_stopped(program.child.id()) {
+        time_limit.check(|| "a thread still runs".to_owned());
+        time_limit.pause_thread();
+    }
+}
+
+fn a_handler_is_told_when_the_worker_was_suspended(language: Language) {
+    let site = Site::new();
+    site.add("a", "wait", json!({ "ttr": 3 }));
+    let mut worker = Program::worker(language, &site.server.url());
+    worker.wait_for(&json!({ "runs": "a" }));
+    suspend(&worker);
+    site.wait_for_state("a", &json!("delayed"));
+    worker.signal(Signal::CONT);
+    worker.wait_for(&json!({ "event": "lost", "id": "a" }));
+    worker.wait_for(&json!({ "told": "a" }));
+    worker.send("a");
+    worker.wait_for(&json!({ "returns": "a" }));
+    worker.stop();
+    assert_eq!(site.job("a")["state"], "delayed");
+}
+
+fn a_job_that_came_while_the_worker_was_suspended_is_not_started(language: Language) {
+    let site = Site::new();
+    let worker = Program::worker(language, &site.server.url());
+    site.server.wait_for_parked_polls(1);
+    suspend(&worker);
+    site.add("a", "", json!({ "ttr": 1 }));
+    // The suspended worker had it for a second.
+    site.wait_for_state("a", &json!("delayed"));
+    worker.signal(Signal::CONT);
+    worker.wait_for(&json!({ "event": "lost", "id": "a" }));
+    let lines = worker.stop();
+    assert!(lines.iter().all(|line| line["runs"].is_null()), "{lines:#?}");
+    assert_eq!(site.job("a")["attempts"], 1);
+}
+
+fn a_heartbeat_whose_answer_is_lost_is_sent_again(language: Language) {
+    let site = Site::new();
+    let proxy = Proxy::start(site.server.address);
+    site.add("a", "wait", json!({ "ttr": 15 }));
+    let mut worker = Program::worker(language, &proxy.url());
+    worker.wait_for(&json!({ "runs": "a" }));
+    proxy.lose_answer("/touch");
+    // The one whose answer was lost, and the one after it.
+    wait_for_renewals(&site, "a", 2);
+    assert_eq!(proxy.lost(), 1);
+    worker.send("a");
+    site.wait_for_state("a", &json!(null));
+    let events: Vec<_> = worker.stop().into_iter().filter(|line| line["event"] == "lost").collect();
+    assert_eq!(events, [json!(null); 0]);
+}
