@@ -31,6 +31,7 @@ const TOKEN: &str = "a-token";
 #[derive(Debug, Clone, Copy)]
 enum Language {
     Go,
+    Python,
 }
 
 /// Makes a test of each case in each language.
@@ -40,6 +41,12 @@ macro_rules! in_each_language {
             $(#[test]
             fn $case() {
                 super::$case($crate::libraries::Language::Go);
+            })*
+        }
+        mod python {
+            $(#[test]
+            fn $case() {
+                super::$case($crate::libraries::Language::Python);
             })*
         }
     };
@@ -131,7 +138,11 @@ impl Program {
     fn start_with(language: Language, url: &str, case: &[&str], variables: &[(&str, &Path)]) -> Self {
         let mut command = match language {
             Language::Go => Command::new(go_program()),
+            Language::Python => Command::new("python3"),
         };
+        if let Language::Python = language {
+            command.arg(folder("python").join("cases.py")).env("PYTHONDONTWRITEBYTECODE", "1");
+        }
         command.args(case).env("LINGER_URL", url).env("LINGER_TOKEN", TOKEN);
         command.envs(variables.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -239,7 +250,7 @@ impl Drop for Program {
 #[test]
 fn the_sources_are_formatted_and_short() {
     let mut wrong = Vec::new();
-    for (file, text) in files("clients", "go") {
+    for (file, text) in ["go", "py"].into_iter().flat_map(|ending| files("clients", ending)) {
         if text.lines().count() > 400 {
             wrong.push(file);
         }

@@ -1,0 +1,147 @@
+"""The program that tests/it/libraries drives: `cases.py NAME` runs a case against LINGER_URL with LINGER_TOKEN. It prints a JSON
+object per line, and reads from stdin what it waits for. clients/go/internal/cases does the same."""
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections import defaultdict
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from linger import Bury, Client, Error, Job, NewJob, NoAnswer, Refused, Worker
+
+client = Client(os.environ["LINGER_URL"], os.environ["LINGER_TOKEN"])
+output = threading.Lock()
+
+
+def say(**line: Any) -> None:
+    with output:
+        print(json.dumps(line), flush=True)
+
+
+def failure(error: BaseException | None) -> Any:
+    """What a caller can know of an error."""
+    if error is None:
+        return None
+    if isinstance(error, Refused):
+        return {"status": error.status, "code": error.code, "type": error.type, "detail": error.detail,
+                "request_id": error.request_id, "text": str(error)}
+    if isinstance(error, NoAnswer):
+        return {"no_answer": True, "unsent": error.unsent}
+    return {"text": str(error)}
+
+
+def add() -> None:
+    """Adds the body that it reads."""
+    body = sys.stdin.readline().rstrip("\n").encode()
+    try:
+        job = client.add("t", body)
+    except Error as error:
+        say(failed=failure(error))
+    else:
+        say(id=job.id, replayed=job.replayed, body=job.raw.decode())
+
+
+def add_many() -> None:
+    for added in client.add_many([NewJob("t", 1), NewJob("no topic"), NewJob("t", "two")]):
+        say(id=added.id, replayed=added.replayed, failed=failure(added.error))
+
+
+def calls() -> None:
+    """Makes each call of a producer and of the holder of a job."""
+    id = "a:+=@~"
+    for _ in range(2):
+        added = client.add("t", b'{"n":1}', id=id, delay=timedelta(seconds=90), ttr=1.5, max_attempts=0,
+                           retry=[3600, timedelta(minutes=90)])
+        say(id=added.id, replayed=added.replayed, state=added.state, ttr=added.ttr)
+    try:
+        client.add("t", id=id)
+    except Error as error:
+        say(other=failure(error))
+    at = datetime(2100, 1, 1, tzinfo=timezone.utc)
+    say(at=client.reschedule(id, at=at).due_at == at)
+    client.reschedule(id, 0)
+    found = client.get(id)
+    assert found and found.body == {"n": 1}
+    say(state=found.state, body=found.raw.decode(), max_attempts=found.max_attempts)
+    say(missing="job_not_found" if client.get("none") is None else None)
+
+    poll: dict[str, Any] = {"max": 5, "wait": 0.05, "ttr": timedelta(minutes=1), "worker": "w 1"}
+    [reserved] = client.pop("urgent", "t", **poll)
+    assert reserved.reserved_until
+    say(jobs=len(client.pop("urgent", "t", **poll)))
+    client.touch(id, reserved.receipt, 3600)
+    say(touched=id)
+    sys.stdin.readline()
+    client.release(id, reserved.receipt, delay=0, reason="later")
+    [reserved] = client.pop("urgent", "t", **poll)
+    say(reason=reserved.reason)
+    client.release(id, reserved.receipt, reason="much later")
+    client.reschedule(id, 0)
+    [reserved] = client.pop("urgent", "t", **poll)
+    client.bury(id, reserved.receipt, "no such order")
+    say(buried=id)
+    sys.stdin.readline()
+    for _ in range(2):
+        say(cancelled=client.cancel(id))
+
+
+def late() -> None:
+    """Finishes a job when it is told to."""
+    [job] = client.pop("t", wait=20)
+    say(popped=job.id)
+    sys.stdin.readline()
+    try:
+        client.finish(job.id, job.receipt)
+    except Error as error:
+        say(failed=failure(error))
+
+
+def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0") -> None:
+    """Runs jobs that say themselves what becomes of them. A job whose body is "wait" waits for a line with its id."""
+    gates: defaultdict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(0))
+
+    def read() -> None:
+        for line in sys.stdin:
+            gates[line.strip()].release()
+
+    def handle(job: Job) -> None:
+        say(runs=job.id, body=job.raw.decode(), receipt=job.receipt)
+        if job.raw == b'"fail"':
+            raise RuntimeError("psp timeout")
+        if job.raw == b'"panic"':
+            sys.exit("psp broken")
+        if job.raw == b'"bury"':
+            raise Bury("no such order")
+        if job.raw == b'"wait"':
+            gate = gates[job.id]
+            while not job.lost.wait(0.01) and not gate.acquire(blocking=False):
+                pass
+            if job.lost.is_set():
+                now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+                say(told=job.id, at=now.replace("+00:00", "Z"))
+                gate.acquire()
+        # Also after it was told to stop, which must not finish the job.
+        say(returns=job.id)
+
+    def on_event(event: str, job: Job | None, error: BaseException | None) -> None:
+        say(event=event, error=failure(error), **({"id": job.id} if job else {}))
+
+    threading.Thread(target=read, daemon=True).start()
+    options: dict[str, Any] = {}
+    if int(ttr_ms):
+        options["ttr"] = int(ttr_ms) / 1000
+    if int(drain_ms):
+        options["drain"] = int(drain_ms) / 1000
+    try:
+        Worker(client, ["t"], handle, parallel=int(parallel), on_event=on_event, **options).run_until_signal()
+    except Error as error:
+        say(ended=failure(error))
+    else:
+        say(ended=None)
+
+
+if __name__ == "__main__":
+    {"add": add, "add-many": add_many, "calls": calls, "late": late, "worker": worker}[sys.argv[1]](*sys.argv[2:])

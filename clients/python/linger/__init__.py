@@ -1,0 +1,12 @@
+"""Calls a Linger server, a durable delay queue: Client adds jobs and changes them, Worker runs them.
+
+It needs the standard library of Python 3.9 only; this folder may be copied into another project. Durations are seconds, as
+numbers, or timedelta. Times are datetime with a time zone.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+from .calls import Error, NoAnswer, Refused
+from .client import Added, Client, Job, NewJob
+from .worker import Bury, Worker
+
+__all__ = ["Added", "Bury", "Client", "Error", "Job", "NewJob", "NoAnswer", "Refused", "Worker"]

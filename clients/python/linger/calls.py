@@ -1,0 +1,225 @@
+"""Sends calls, over connections that stay open, and repeats them; knows no job. The errors of calls."""
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import select
+import socket
+import ssl
+import threading
+import time
+import urllib.parse
+from collections.abc import Mapping
+from typing import Any, Callable, TypeVar
+
+Answer = TypeVar("Answer")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+# How long a connection may be idle; shorter than the server's keep_alive_timeout.
+LONGEST_IDLE = 60.0
+
+# When a call is sent again after a temporary failure: until the timeout, since the server recognises a repeat or a second run
+# changes nothing; the same, but not once its answer may be lost; not at all; until it is cut short.
+SAFELY, UNLESS_LOST, NEVER, UNTIL_ANSWERED = range(4)
+
+
+class Error(Exception):
+    """A call failed."""
+
+
+class NoAnswer(Error):
+    """No complete answer came. Unless `unsent`, the call may have taken effect all the same."""
+
+    unsent = False  # the server has not seen the call
+    hopeless = False  # another try would fail in the same way
+
+
+class Refused(Error):
+    """The server refuses a call, with a problem document (RFC 9457)."""
+
+    def __init__(self, status: int, problem: Mapping[str, Any], retry_after: float = 0) -> None:
+        super().__init__(f"{status} {problem.get('code', '')} {problem.get('detail', '')}".strip())
+        self.status = status
+        self.code = str(problem.get("code", ""))  # a stable word, such as lease_lost; empty if not the server's own
+        self.type = str(problem.get("type", ""))
+        self.detail = str(problem.get("detail", ""))  # the first fault, and how to mend it
+        self.request_id = str(problem.get("request_id", ""))
+        self.retry_after = retry_after  # seconds
+        self.repeated = False  # an earlier try of this call may have taken effect
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether a later try may be answered otherwise."""
+        return self.status in (408, 429) or self.status >= 500
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether something in front of the server may have answered in its place."""
+        return self.status == 404 and not self.code
+
+
+class Scope:
+    """Calls that another thread may cut short, all together."""
+
+    def __init__(self) -> None:
+        self.is_cut = threading.Event()
+        self._lock = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+
+    def enter(self, sock: socket.socket) -> None:
+        with self._lock:
+            if self.is_cut.is_set():
+                raise OSError("the call was cut short")
+            self._sockets.add(sock)
+
+    def leave(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._sockets.discard(sock)
+
+    def cut(self) -> None:
+        with self._lock:
+            self.is_cut.set()
+            for sock in self._sockets:
+                try:
+                    # SSLSocket.shutdown would meddle with the state of the thread that reads.
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
+                except OSError:
+                    pass  # the server has closed it
+
+
+def pause_after(failures: int, error: Error) -> float:
+    """How long to wait before the next try: twice as long each time, and as long as the server asks for."""
+    longest = min(FIRST_PAUSE * 2.0 ** min(failures, 10), LONGEST_PAUSE)
+    # Clients that failed together must not come back together.
+    return max(longest * random.uniform(0.5, 1), error.retry_after if isinstance(error, Refused) else 0)
+
+
+class Connections:
+    """The connections to one server."""
+
+    def __init__(self, url: str, token: str, timeout: float, context: ssl.SSLContext | None) -> None:
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is not the URL of a server")
+        self._host, self._port, self._base = parts.hostname, parts.port, parts.path.rstrip("/")
+        self._context = (context or ssl.create_default_context()) if parts.scheme == "https" else None
+        self._headers = {"Content-Type": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._timeout = timeout
+        self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Closes the connections that no call uses."""
+        with self._lock:
+            while self._idle:
+                self._idle.pop()[1].close()
+
+    def call(self, method: str, path: str, body: bytes | None, read: Callable[[int, str], Answer], *, repeat: int = SAFELY,
+             wait: float = 0, limit: float | None = None, scope: Scope | None = None) -> Answer:
+        """Sends a call until it is answered or may not be sent again. `read` makes the answer of a success from its status and
+        text. The server may take `wait` longer than others; `limit` is that of one try."""
+        end, failures, may_have_happened = time.monotonic() + self._timeout, 0, False
+        scope = scope or Scope()
+        while True:
+            left = self._timeout if repeat == UNTIL_ANSWERED else end - time.monotonic()
+            try:
+                return self._try(method, path, body, read, (limit or max(left, 0.001)) + wait, scope)
+            except Refused as error:
+                failure: Error = error
+                error.repeated = may_have_happened
+                may_have_happened |= error.status >= 500
+                is_temporary = error.is_temporary or repeat == UNTIL_ANSWERED and error.is_foreign
+            except NoAnswer as error:
+                failure = error
+                may_have_happened |= not error.unsent
+                is_temporary = not error.hopeless and (error.unsent or repeat != UNLESS_LOST)
+            if repeat == NEVER or not is_temporary:
+                raise failure
+            pause = pause_after(failures, failure)
+            failures += 1
+            if repeat == UNTIL_ANSWERED:
+                pause = min(pause, LONGEST_PAUSE)
+            elif time.monotonic() + pause >= end:
+                raise failure
+            if scope.is_cut.wait(pause):
+                raise failure
+
+    def _try(self, method: str, path: str, body: bytes | None, read: Callable[[int, str], Answer], limit: float,
+             scope: Scope) -> Answer:
+        connection = self._connect(limit)
+        sock = connection.sock
+        try:
+            scope.enter(sock)
+            try:
+                sock.settimeout(limit)
+                connection.request(method, self._base + path, body, self._headers)
+                response = connection.getresponse()
+                text = response.read().decode()
+            finally:
+                scope.leave(sock)
+            if response.status >= 300:
+                raise _refusal(response, text)
+            # A success that is not the server's own, such as the page of a proxy, is no answer.
+            answer = read(response.status, text)
+        except Refused:
+            self._keep(connection, response)
+            raise
+        except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as error:
+            connection.close()
+            raise NoAnswer(f"no answer: {error!r}") from error
+        self._keep(connection, response)
+        return answer
+
+    def _connect(self, limit: float) -> http.client.HTTPConnection:
+        """A connection that is open: an idle one, or a new one."""
+        while True:
+            with self._lock:
+                since, idle = self._idle.pop() if self._idle else (0.0, None)
+            if idle is None:
+                break
+            if time.monotonic() - since < LONGEST_IDLE and not _is_readable(idle.sock):
+                return idle
+            idle.close()
+        if self._context:
+            new: http.client.HTTPConnection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=limit, context=self._context)
+        else:
+            new = http.client.HTTPConnection(self._host, self._port, timeout=limit)
+        try:
+            new.connect()
+        except OSError as error:
+            new.close()
+            failure = NoAnswer(f"not connected: {error!r}")
+            failure.unsent, failure.hopeless = True, isinstance(error, ssl.SSLCertVerificationError)
+            raise failure from error
+        return new
+
+    def _keep(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
+        if response.will_close or connection.sock is None:
+            connection.close()
+            return
+        with self._lock:
+            self._idle.append((time.monotonic(), connection))
+
+
+def _is_readable(sock: socket.socket) -> bool:
+    """Whether the server has closed an idle connection, or sent what nobody asked for."""
+    if not hasattr(select, "poll"):
+        return bool(select.select([sock], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _refusal(response: http.client.HTTPResponse, text: str) -> Refused:
+    try:
+        problem = json.loads(text)
+    except ValueError:
+        problem = None
+    if not isinstance(problem, dict) or not problem.get("code"):
+        problem = {"detail": text[:200]}
+    after = response.getheader("Retry-After") or ""
+    return Refused(response.status, problem, float(after) if after.isdecimal() else 0)

@@ -1,0 +1,264 @@
+"""The calls of producers and of the holders of jobs."""
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import threading
+import urllib.parse
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Union
+
+from .calls import NEVER, SAFELY, UNLESS_LOST, Connections, Refused, Scope
+
+Seconds = Union[int, float, timedelta]
+
+# Keeps numbers as they are written: int() refuses more than 4,300 digits.
+_AS_WRITTEN = json.JSONDecoder(parse_int=str, parse_float=str)
+_SPACE = re.compile(r"[ \t\n\r]*")
+# The fields of a Job that are not the server's.
+_OURS = {"raw", "replayed", "lost"}
+
+
+@dataclass
+class NewJob:
+    """A job to add. What is left out follows the settings of the topic."""
+
+    topic: str
+    body: Any = None  # as json.dumps writes it; bytes are JSON that is kept byte for byte
+    id: str | None = None  # made by the client if left out
+    delay: Seconds | None = None  # from now, to the millisecond
+    at: datetime | None = None  # in place of the delay
+    ttr: Seconds | None = None  # how long a reservation lasts; 1 s to 24 h
+    max_attempts: int | None = None  # 0: no limit
+    retry: Sequence[Seconds] | None = None  # the waits between attempts
+
+    def definition(self, id: str) -> bytes:
+        """The JSON of the job, with an id for one that has none."""
+        if isinstance(self.body, bytes):
+            body = self.body
+            _AS_WRITTEN.decode(body.decode())
+        else:
+            body = json.dumps(self.body, allow_nan=False).encode()
+        retry = None if self.retry is None else [in_seconds(step) for step in self.retry]
+        fields = as_json(topic=self.topic, id=self.id or id, delay=in_seconds(self.delay), at=_moment(self.at),
+                         ttr=in_seconds(self.ttr), max_attempts=self.max_attempts, retry=retry)
+        return fields[:-1] + b',"body":' + body + b"}"
+
+
+@dataclass
+class Job:
+    """A job as the server shows it. Those from a pop also have a receipt."""
+
+    id: str
+    topic: str
+    state: str  # delayed, ready, reserved or dead; later versions may have more
+    created_at: datetime
+    due_at: datetime
+    ttr: float  # seconds
+    attempts: int  # reservations so far, with this one
+    max_attempts: int  # 0: no limit
+    raw: bytes  # the body, byte for byte as it was added
+    reason: str = ""  # why the last attempt failed
+    traceparent: str = ""
+    tracestate: str = ""
+    receipt: str = field(default="", repr=False)
+    reserved_until: datetime | None = None
+    late: float = 0  # seconds from due to delivered
+    replayed: bool = False  # the add found this job there: it repeats an earlier one
+    # Set when a handler must stop: its reservation is lost, or the worker's drain is over.
+    lost: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+
+    @property
+    def body(self) -> Any:
+        """The body as json.loads reads it; `raw` also has what a float cannot hold."""
+        return json.loads(self.raw)
+
+
+@dataclass
+class Added:
+    """What became of one job of a batch."""
+
+    id: str
+    replayed: bool  # the add found this job there: it repeats an earlier one
+    error: Refused | None  # None if the job is there
+
+
+class Client:
+    """Calls one server. Threads may share it; it keeps connections open.
+
+    A call that fails is sent again until `timeout`: when no answer came, and after 408, 429 and 5xx, with pauses that grow and
+    are at least as long as the server's Retry-After. Calls raise Refused if the server answered, else NoAnswer: then the call
+    may have taken effect all the same. `timeout` is that of a call with all its tries, without the wait of a pop.
+    """
+
+    def __init__(self, url: str, token: str = "", *, timeout: Seconds = 10, context: ssl.SSLContext | None = None) -> None:
+        self.connections = Connections(url, token, in_seconds(timeout) or 0, context)
+
+    def close(self) -> None:
+        """Closes the connections that no call uses."""
+        self.connections.close()
+
+    def add(self, topic: str, body: Any = None, *, id: str | None = None, delay: Seconds | None = None,
+            at: datetime | None = None, ttr: Seconds | None = None, max_attempts: int | None = None,
+            retry: Sequence[Seconds] | None = None) -> Job:
+        """Adds a job, as NewJob describes it. Returns it, `replayed` if the server had it already."""
+        def read(status: int, text: str) -> Job:
+            job = read_job(status, text)
+            job.replayed = status == 200
+            return job
+
+        new = NewJob(topic, body, id, delay, at, ttr, max_attempts, retry)
+        return self.connections.call("POST", "/jobs", new.definition(_new_id()), read)
+
+    def add_many(self, jobs: Sequence[NewJob]) -> list[Added]:
+        """Adds up to 1,000 jobs in one call. The results are in the order of the jobs; one that is refused does not affect the
+        others."""
+        ids = [job.id or _new_id() for job in jobs]
+
+        def read(_: int, text: str) -> list[Added]:
+            results = json.loads(text)["results"]
+            if len(results) != len(ids):
+                raise ValueError("the results are not whole")
+            problems = [Refused(found["status"], found["problem"]) if "problem" in found else None for found in results]
+            return [Added(id, found["status"] == 200, problem) for id, found, problem in zip(ids, results, problems)]
+
+        definitions = b",".join(job.definition(id) for job, id in zip(jobs, ids))
+        return self.connections.call("POST", "/batch/jobs", b'{"jobs":[' + definitions + b"]}", read)
+
+    def get(self, id: str) -> Job | None:
+        """Reads a job; None if there is none."""
+        try:
+            return self.connections.call("GET", _path(id), None, read_job)
+        except Refused as error:
+            if error.code == "job_not_found":
+                return None
+            raise
+
+    def cancel(self, id: str) -> bool:
+        """Deletes a job in any state, also while a worker has it. Returns whether there was one; after a lost answer, a missing
+        job counts as deleted by this call."""
+        try:
+            self.connections.call("DELETE", _path(id), None, read_nothing)
+            return True
+        except Refused as error:
+            if error.code == "job_not_found":
+                return error.repeated
+            raise
+
+    def reschedule(self, id: str, delay: Seconds | None = None, at: datetime | None = None) -> Job:
+        """Makes a delayed or ready job due after `delay`, of which 0 is now, or at a time."""
+        return self.connections.call("PATCH", _path(id), as_json(delay=in_seconds(delay), at=_moment(at)), read_job)
+
+    def pop(self, *topics: str, max: int = 1, wait: Seconds = 0, ttr: Seconds | None = None,
+            worker: str | None = None) -> list[Job]:
+        """Reserves up to `max` ready jobs of some topics, the most urgent topic first; none if none became ready within `wait`,
+        which is up to a minute. Without `ttr`, each reservation lasts for the job's own TTR. `worker` is for the jobs' histories.
+        A pop is not sent again if its answer was lost: the jobs that it may have reserved come back after their TTR."""
+        return self.pop_within(None, topics, max, wait, ttr, worker)
+
+    def pop_within(self, scope: Scope | None, topics: Sequence[str], max: int, wait: Seconds, ttr: Seconds | None,
+                   worker: str | None) -> list[Job]:
+        """The pop of a worker, which ends with its scope and is not sent again."""
+        body = as_json(topics=list(topics), max=max, wait=in_seconds(wait), ttr=in_seconds(ttr), worker=worker)
+        return self.connections.call("POST", "/batch/pop", body, _read_jobs, repeat=NEVER if scope else UNLESS_LOST,
+                                     wait=in_seconds(wait) or 0, scope=scope)
+
+    def finish(self, id: str, receipt: str) -> None:
+        """The work is done; the job is gone. The code lease_lost means that it came too late, and the job runs again."""
+        self.hold(id, "finish", receipt)
+
+    def release(self, id: str, receipt: str, *, delay: Seconds | None = None, reason: str = "") -> None:
+        """Gives a job back. The next attempt follows its schedule, or `delay`. The reason has up to 1,024 bytes."""
+        self.hold(id, "release", receipt, delay=in_seconds(delay), reason=reason)
+
+    def touch(self, id: str, receipt: str, ttr: Seconds | None = None) -> None:
+        """Makes a reservation last `ttr` from now, or else the job's own TTR."""
+        self.hold(id, "touch", receipt, ttr=in_seconds(ttr))
+
+    def bury(self, id: str, receipt: str, reason: str = "") -> None:
+        """Makes a job a dead letter, with a reason of up to 1,024 bytes."""
+        self.hold(id, "bury", receipt, reason=reason)
+
+    def hold(self, id: str, step: str, receipt: str, *, repeat: int = SAFELY, limit: float | None = None,
+             scope: Scope | None = None, **fields: Any) -> None:
+        """A call by the holder of a reservation."""
+        try:
+            body = as_json(receipt=receipt, **fields)
+            self.connections.call("POST", f"{_path(id)}/{step}", body, read_nothing if step == "finish" else _read_held,
+                                  repeat=repeat, limit=limit, scope=scope)
+        except Refused as error:
+            # A repeat that finds no such job has reached its aim.
+            if not (step == "finish" and error.code == "job_not_found" and error.repeated):
+                raise
+
+
+def in_seconds(duration: Seconds | None) -> float | None:
+    if isinstance(duration, timedelta):
+        duration = duration.total_seconds()
+    return None if duration is None else round(duration, 3)
+
+
+def _moment(at: datetime | None) -> str | None:
+    if at is not None and at.tzinfo is None:
+        raise ValueError("a time needs a time zone")
+    return None if at is None else at.isoformat()
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def _path(id: str) -> str:
+    return "/jobs/" + urllib.parse.quote(id, safe=":@+=~")
+
+
+def as_json(**fields: Any) -> bytes:
+    return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
+
+
+def read_nothing(status: int, _: str) -> None:
+    if status != 204:
+        raise ValueError(f"status {status} in place of 204")
+
+
+def _read_held(_: int, text: str) -> None:
+    read_job(_, text)
+
+
+def read_job(_: int, text: str) -> Job:
+    parts = _parts(text)
+    raw = parts.pop("body").encode()
+    known = Job.__dataclass_fields__.keys() - _OURS
+    found = {name: json.loads(part) for name, part in parts.items() if name in known}
+    for name in {"created_at", "due_at", "reserved_until"} & found.keys():
+        found[name] = datetime.fromisoformat(found[name].replace("Z", "+00:00"))
+    return Job(raw=raw, **found)
+
+
+def _read_jobs(status: int, text: str) -> list[Job]:
+    return [read_job(status, job) for job in _parts(_parts(text)["jobs"]).values()]
+
+
+def _parts(text: str) -> dict[Any, str]:
+    """The texts of the values of a JSON object by name, or of an array by index."""
+    def skip(at: int) -> int:
+        found = _SPACE.match(text, at)
+        return found.end() if found else at
+
+    parts: dict[Any, str] = {}
+    start = skip(0)
+    at = skip(start + 1)
+    while text[at] not in "}]":
+        name: Any = len(parts)
+        if text[start] == "{":
+            name, at = _AS_WRITTEN.raw_decode(text, at)
+            at = skip(skip(at) + 1)
+        _, end = _AS_WRITTEN.raw_decode(text, at)
+        parts[name], at = text[at:end], skip(end)
+        if text[at] == ",":
+            at = skip(at + 1)
+    return parts
