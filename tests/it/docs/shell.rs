@@ -85,7 +85,9 @@ impl Fixture {
         fs::create_dir(path.join("bin")).expect("is made");
         let program = linger(&[], path).get_program().to_owned();
         symlink(root().join(program), path.join("bin/linger")).expect("is made");
-        symlink(root().join("examples"), path.join("examples")).expect("is made");
+        for folder in ["clients", "examples"] {
+            symlink(root().join(folder), path.join(folder)).expect("is made");
+        }
         let runs = |block: &&Block| block.language == "sh" || name_of_file(block).is_some();
         let uses = |text: &str| blocks.iter().filter(runs).any(|block| block.code.contains(text));
         let starts = blocks.iter().any(|block| block.mark.as_deref() == Some(BACKGROUND));
@@ -169,6 +171,13 @@ impl Fixture {
     }
 }
 
+/// Where Go keeps what it has compiled.
+fn go_cache() -> String {
+    let told = Command::new("go").args(["env", "GOCACHE"]).output();
+    let told = told.expect("go starts; scripts/test installs it").stdout;
+    String::from_utf8(told).expect("is text").trim_end().to_owned()
+}
+
 /// A shell, which ends with all that it started when this is dropped.
 struct Shell(Child);
 
@@ -191,6 +200,10 @@ fn run(page: &Path) {
     let mut command = Command::new("bash");
     command.args(["-c", &script]).current_dir(fixture.path()).env_clear().process_group(0);
     command.env("PATH", format!("{}:{path}", bin.display())).env("HOME", fixture.path());
+    // In a home without its cache, Go would compile its standard library anew.
+    if blocks.iter().any(|block| block.language == "sh" && block.code.contains("go build")) {
+        command.env("GOCACHE", go_cache());
+    }
     command.env("LINGER_URL", format!("http://{}", fixture.address));
     command.env("LINGER__SERVER__LISTEN", fixture.address.to_string());
     let errors = File::create(fixture.path().join("errors")).expect("is made");
