@@ -2,6 +2,7 @@
 //! outside.
 
 mod disturbed;
+mod failovers;
 mod program;
 mod steps;
 

@@ -1,0 +1,86 @@
+//! Failovers in a Cluster: of the server with the mark of the move, and of one that has only jobs.
+
+use super::{
+    JOBS, LAST, Mover, OTHER_JOBS, Producer, SOURCE, Setup, assert_explained, embedded, fill, jobs_at,
+    standalone,
+};
+use crate::harness::{
+    cluster::Cluster,
+    redis::{fresh_prefix, shared},
+    resp::until,
+};
+
+/// After how long without a reply the servers consider each other failed, in milliseconds.
+const NODE_TIMEOUT_MS: u32 = 2_000;
+/// The only replica must receive a change before it is acknowledged, so that no failover loses it.
+const EVERY_REPLICA: &str = "wait_replicas = 1\n";
+
+/// The primary with the mark of the move.
+fn primary_with_mark(cluster: &Cluster, prefix: &str) -> usize {
+    let slot = cluster.node(0).call(&["CLUSTER", "KEYSLOT", &format!("{{{prefix}}}:meta")]).int();
+    cluster.owner_of(u16::try_from(slot).expect("a slot"), 0)
+}
+
+/// A primary without it.
+fn primary_without_mark(cluster: &Cluster, prefix: &str) -> usize {
+    let with_mark = primary_with_mark(cluster, prefix);
+    cluster.primaries(0).into_iter().find(|primary| *primary != with_mark).expect("there are three primaries")
+}
+
+/// The jobs under a prefix at all primaries.
+fn jobs_in(cluster: &Cluster, prefix: &str) -> usize {
+    cluster.primaries(0).into_iter().map(|primary| jobs_at(&cluster.servers[primary], prefix)).sum()
+}
+
+/// Kills a primary while a mover is in the middle, and waits for the end of the run.
+fn fail_over(mover: Mover, cluster: &Cluster, primary: usize, copied: impl Fn() -> usize) {
+    mover.suspend_in_the_middle(copied);
+    cluster.servers[primary].kill();
+    mover.resume();
+    let other = (primary + 1) % cluster.servers.len();
+    assert!(until(|| !cluster.primaries(other).contains(&primary)), "no replica took over from {primary}");
+    assert_explained(mover.wait());
+    cluster.servers[primary].restart();
+    cluster.wait_until_healthy();
+}
+
+#[test]
+fn a_cluster_that_fails_over_during_each_run_is_moved_whole() {
+    let (cluster, prefix) = (Cluster::start(NODE_TIMEOUT_MS), fresh_prefix());
+    let (target, target_prefix) = standalone();
+    let setup = Setup::new(&(cluster.settings(&prefix) + EVERY_REPLICA), &target);
+    let server = setup.serve(SOURCE);
+    fill(&server, "job", JOBS);
+    let producer = Producer::start(&server);
+    let copied = || jobs_at(shared(), &target_prefix);
+    fail_over(setup.start(&[]), &cluster, primary_with_mark(&cluster, &prefix), copied);
+    fill(&server, "more", JOBS);
+    let copied_before = copied();
+    let copied = || copied().saturating_sub(copied_before);
+    fail_over(setup.start(&LAST), &cluster, primary_without_mark(&cluster, &prefix), copied);
+    setup.run(&LAST);
+    let acknowledged = producer.end();
+    assert!(server.stop().success());
+    let content = setup.content(SOURCE);
+    content.assert_has(2 * (JOBS + OTHER_JOBS), &acknowledged);
+    setup.assert_moved(&content);
+}
+
+#[test]
+fn a_cluster_that_fails_over_during_each_run_receives_all_jobs() {
+    let (cluster, prefix) = (Cluster::start(NODE_TIMEOUT_MS), fresh_prefix());
+    let setup = Setup::new(&embedded("source"), &cluster.settings(&prefix));
+    let server = setup.serve(SOURCE);
+    fill(&server, "job", JOBS);
+    let copied = || jobs_in(&cluster, &prefix);
+    fail_over(setup.start(&[]), &cluster, primary_without_mark(&cluster, &prefix), copied);
+    fill(&server, "more", JOBS);
+    assert!(server.stop().success());
+    let content = setup.content(SOURCE);
+    assert_eq!(content.jobs.len(), 2 * (JOBS + OTHER_JOBS));
+    let copied_before = copied();
+    let copied = || copied().saturating_sub(copied_before);
+    fail_over(setup.start(&LAST), &cluster, primary_with_mark(&cluster, &prefix), copied);
+    setup.run(&LAST);
+    setup.assert_moved(&content);
+}

@@ -1,0 +1,107 @@
+//! Failovers behind Sentinel, of the source or the target, beside its servers and in the last run.
+
+use super::{
+    JOBS, LAST, Mover, OTHER_JOBS, Producer, SOURCE, Setup, assert_explained, embedded, fill, jobs_at,
+    standalone,
+};
+use crate::harness::{
+    redis::{fresh_prefix, shared},
+    resp::until,
+    sentinel::Sentinels,
+};
+
+/// Every replica must receive a change before it is acknowledged, so that no failover loses it.
+const EVERY_REPLICA: &str = "wait_replicas = 2\n";
+/// Makes a server refuse writes that no replica would receive.
+const REFUSE_WITHOUT_REPLICAS: [&str; 4] = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "2"];
+
+/// When a mover that was stopped in the middle goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Resumes {
+    /// Once its primary is killed: it meets the failover.
+    DuringFailover,
+    /// Once another server has taken over: its connections are lost, and what it remembers is out of date.
+    AfterFailover,
+}
+
+/// Kills the primary while a mover is in the middle, and waits for the end of the run.
+fn fail_over(mover: Mover, sentinels: &Sentinels, copied: impl Fn() -> usize, resumes: Resumes) {
+    mover.suspend_in_the_middle(copied);
+    let primary = sentinels.primary();
+    sentinels.servers[primary].kill();
+    if resumes == Resumes::DuringFailover {
+        mover.resume();
+    }
+    assert!(until(|| sentinels.primary() != primary), "no server took over from {primary}");
+    if resumes == Resumes::AfterFailover {
+        mover.resume();
+    }
+    assert_explained(mover.wait());
+    sentinels.servers[primary].restart();
+    sentinels.wait_until_healthy();
+}
+
+/// Moves a store behind Sentinel to another Redis, beside a server that nobody stops. Its primary is killed in each run.
+fn fail_over_the_source(resumes: Resumes) {
+    let sentinels = Sentinels::start(&REFUSE_WITHOUT_REPLICAS);
+    let (target, prefix) = standalone();
+    let setup = Setup::new(&(sentinels.settings(&fresh_prefix()) + EVERY_REPLICA), &target);
+    let server = setup.serve(SOURCE);
+    fill(&server, "job", JOBS);
+    let producer = Producer::start(&server);
+    let copied = || jobs_at(shared(), &prefix);
+    fail_over(setup.start(&[]), &sentinels, copied, resumes);
+    fill(&server, "more", JOBS);
+    let copied_before = copied();
+    let copied = || copied().saturating_sub(copied_before);
+    fail_over(setup.start(&LAST), &sentinels, copied, resumes);
+    setup.run(&LAST);
+    let acknowledged = producer.end();
+    assert!(server.stop().success());
+    let content = setup.content(SOURCE);
+    content.assert_has(2 * (JOBS + OTHER_JOBS), &acknowledged);
+    setup.assert_moved(&content);
+}
+
+#[test]
+fn a_source_that_fails_over_during_each_run_is_moved_whole() {
+    fail_over_the_source(Resumes::DuringFailover);
+}
+
+#[test]
+fn a_source_that_failed_over_while_each_run_was_stopped_is_moved_whole() {
+    fail_over_the_source(Resumes::AfterFailover);
+}
+
+/// Moves a store of the embedded engine behind Sentinel, with the default settings, under which Redis may lose what was
+/// copied last. The primary is killed in each run.
+fn fail_over_the_target(resumes: Resumes) {
+    let sentinels = Sentinels::start(&[]);
+    let prefix = fresh_prefix();
+    let setup = Setup::new(&embedded("source"), &sentinels.settings(&prefix));
+    let server = setup.serve(SOURCE);
+    fill(&server, "job", JOBS);
+    let producer = Producer::start(&server);
+    let copied = || jobs_at(&sentinels.servers[sentinels.primary()], &prefix);
+    fail_over(setup.start(&[]), &sentinels, copied, resumes);
+    fill(&server, "more", JOBS);
+    let acknowledged = producer.end();
+    assert!(server.stop().success());
+    let content = setup.content(SOURCE);
+    assert_eq!(content.jobs.len(), 2 * (JOBS + OTHER_JOBS) + acknowledged.len());
+    let copied_before = copied();
+    let copied = || copied().saturating_sub(copied_before);
+    fail_over(setup.start(&LAST), &sentinels, copied, resumes);
+    setup.run(&LAST);
+    setup.assert_moved(&content);
+}
+
+#[test]
+fn a_target_that_fails_over_during_each_run_receives_all_jobs() {
+    fail_over_the_target(Resumes::DuringFailover);
+}
+
+#[test]
+fn a_target_that_failed_over_while_each_run_was_stopped_receives_all_jobs() {
+    fail_over_the_target(Resumes::AfterFailover);
+}
