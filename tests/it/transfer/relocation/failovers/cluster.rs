@@ -13,7 +13,7 @@ use crate::harness::{
 /// After how long without a reply the servers consider each other failed, in milliseconds.
 const NODE_TIMEOUT_MS: u32 = 2_000;
 /// The only replica must receive a change before it is acknowledged, so that no failover loses it.
-const EVERY_REPLICA: &str = "wait_replicas = 1\n";
+const EVERY_REPLICA: &str = "wait_replicas = 1\nwait_timeout = '3s'\n";
 
 /// The primary with the mark of the move.
 fn primary_with_mark(cluster: &Cluster, prefix: &str) -> usize {

@@ -31,9 +31,7 @@ use crate::harness::{
 };
 
 /// Jobs to move: so many that a pass takes much longer than it takes to stop the mover.
-const JOBS: usize = 5_000;
-/// How many of them a run has copied before the failover.
-const COPIED: usize = 1_000;
+const JOBS: usize = 6_000;
 /// Jobs of [`fill`] besides those that wait: reserved, dead and ready ones.
 const OTHER_JOBS: usize = 3;
 
@@ -208,10 +206,15 @@ fn assert_explained((code, text): (i32, String)) {
 struct Mover(Child);
 
 impl Mover {
-    /// Stops the process once it has copied [`COPIED`] jobs and before it has copied all.
+    /// Stops the process once it has copied the first jobs.
     fn suspend_in_the_middle(&self, copied: impl Fn() -> usize) {
+        self.suspend_after(0, copied);
+    }
+
+    /// Stops the process once it has copied more than `count` jobs and before it has copied all.
+    fn suspend_after(&self, count: usize, copied: impl Fn() -> usize) {
         let limit = TimeLimit::new();
-        while copied() < COPIED {
+        while copied() <= count {
             limit.check(|| format!("{} jobs were copied", copied()));
             limit.pause_thread();
         }

@@ -11,7 +11,7 @@ use crate::harness::{
 };
 
 /// Every replica must receive a change before it is acknowledged, so that no failover loses it.
-const EVERY_REPLICA: &str = "wait_replicas = 2\n";
+const EVERY_REPLICA: &str = "wait_replicas = 2\nwait_timeout = '3s'\n";
 /// Makes a server refuse writes that no replica would receive.
 const REFUSE_WITHOUT_REPLICAS: [&str; 4] = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "2"];
 

@@ -183,7 +183,7 @@ fn a_target_that_lost_jobs_in_the_middle_is_not_opened() {
     let primary = hold_replicas_back(&sentinels);
     let kept = copied(primary);
     mover.resume();
-    mover.suspend_in_the_middle(|| copied(primary).saturating_sub(kept));
+    mover.suspend_after(kept, || copied(primary));
     let promoted = lose(primary, &sentinels);
     assert_eq!(copied(promoted), kept, "the replicas had not received the others");
     mover.resume();
