@@ -91,6 +91,15 @@ impl Cluster {
         }
     }
 
+    /// Sets after how long without an answer the servers that run consider each other failed, in milliseconds.
+    pub fn set_node_timeout(&self, ms: u32) {
+        for server in &self.servers {
+            if let Ok(mut node) = Resp::connect(server.address()) {
+                node.call(&["CONFIG", "SET", "cluster-node-timeout", &ms.to_string()]);
+            }
+        }
+    }
+
     /// A connection to a server by its number.
     pub fn node(&self, n: usize) -> Resp {
         Resp::connect(self.servers[n].address()).expect("the server listens")

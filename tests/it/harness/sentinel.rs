@@ -72,6 +72,14 @@ impl Sentinels {
         assert!(until(connected), "the replicas follow the primary");
     }
 
+    /// Sets after how long without an answer the sentinels consider the primary failed, in milliseconds.
+    pub fn set_down_after(&self, ms: u32) {
+        for sentinel in &self.sentinels {
+            let words = ["SENTINEL", "SET", SERVICE, "down-after-milliseconds", &ms.to_string()];
+            connect(sentinel).call(&words);
+        }
+    }
+
     /// The primary, according to the majority of the sentinels that answer.
     pub fn primary(&self) -> usize {
         let mut votes = [0; COUNT];

@@ -14,7 +14,7 @@ use linger::{
 
 use crate::harness::{
     jobs::*,
-    sentinel::{self, SERVICE, Sentinels},
+    sentinel::{SERVICE, Sentinels},
     stores::Recorder,
 };
 
@@ -44,9 +44,7 @@ async fn add_durably(store: &dyn Store, name: &str) -> Added {
 async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
     let sentinels = Sentinels::start(&[]);
     // The primary is not to be replaced in this test, not even on a machine that holds it up for seconds.
-    for sentinel in &sentinels.sentinels {
-        sentinel::connect(sentinel).call(&["SENTINEL", "SET", SERVICE, "down-after-milliseconds", "60000"]);
-    }
+    sentinels.set_down_after(60_000);
     let store = connect(&sentinels).await;
     assert!(store.info().durability.ends_with("1 replicas"));
     add_durably(&*store, "before").await;

@@ -1,8 +1,8 @@
 //! Failovers in a Cluster: of the server with the mark of the move, and of one that has only jobs.
 
 use super::{
-    JOBS, LAST, Mover, OTHER_JOBS, Producer, SOURCE, Setup, assert_explained, embedded, fill, jobs_at,
-    standalone,
+    JOBS, LAST, Mover, OTHER_JOBS, Producer, REPLACED_AFTER_MS, SOURCE, Setup, assert_explained, embedded,
+    fill, jobs_at, standalone,
 };
 use crate::harness::{
     cluster::Cluster,
@@ -10,8 +10,6 @@ use crate::harness::{
     resp::until,
 };
 
-/// After how long without a reply the servers consider each other failed, in milliseconds.
-const NODE_TIMEOUT_MS: u32 = 2_000;
 /// The only replica must receive a change before it is acknowledged, so that no failover loses it.
 const EVERY_REPLICA: &str = "wait_replicas = 1\nwait_timeout = '3s'\n";
 
@@ -37,8 +35,10 @@ fn fail_over(mover: Mover, cluster: &Cluster, primary: usize, copied: impl Fn() 
     mover.suspend_in_the_middle(copied);
     cluster.servers[primary].kill();
     mover.resume();
+    cluster.set_node_timeout(REPLACED_AFTER_MS[0]);
     let other = (primary + 1) % cluster.servers.len();
     assert!(until(|| !cluster.primaries(other).contains(&primary)), "no replica took over from {primary}");
+    cluster.set_node_timeout(REPLACED_AFTER_MS[1]);
     assert_explained(mover.wait());
     cluster.servers[primary].restart();
     cluster.wait_until_healthy();
@@ -46,7 +46,7 @@ fn fail_over(mover: Mover, cluster: &Cluster, primary: usize, copied: impl Fn() 
 
 #[test]
 fn a_cluster_that_fails_over_during_each_run_is_moved_whole() {
-    let (cluster, prefix) = (Cluster::start(NODE_TIMEOUT_MS), fresh_prefix());
+    let (cluster, prefix) = (Cluster::start(REPLACED_AFTER_MS[1]), fresh_prefix());
     let (target, target_prefix) = standalone();
     let setup = Setup::new(&(cluster.settings(&prefix) + EVERY_REPLICA), &target);
     let server = setup.serve(SOURCE);
@@ -68,7 +68,7 @@ fn a_cluster_that_fails_over_during_each_run_is_moved_whole() {
 
 #[test]
 fn a_cluster_that_fails_over_during_each_run_receives_all_jobs() {
-    let (cluster, prefix) = (Cluster::start(NODE_TIMEOUT_MS), fresh_prefix());
+    let (cluster, prefix) = (Cluster::start(REPLACED_AFTER_MS[1]), fresh_prefix());
     let setup = Setup::new(&embedded("source"), &cluster.settings(&prefix));
     let server = setup.serve(SOURCE);
     fill(&server, "job", JOBS);

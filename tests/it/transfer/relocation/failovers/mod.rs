@@ -97,6 +97,10 @@ impl Setup {
     }
 }
 
+/// After how long without an answer a primary is replaced that a test has taken away, in milliseconds, and all others: none
+/// is replaced only because the machine is busy.
+const REPLACED_AFTER_MS: [u32; 2] = [1_000, 60_000];
+
 const SOURCE: &str = "source.toml";
 const TARGET: &str = "target.toml";
 const MOVE: [&str; 5] = ["move", "--config", SOURCE, "--to", TARGET];

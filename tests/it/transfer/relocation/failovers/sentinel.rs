@@ -1,8 +1,8 @@
 //! Failovers behind Sentinel, of the source or the target, beside its servers and in the last run.
 
 use super::{
-    JOBS, LAST, Mover, OTHER_JOBS, Producer, SOURCE, Setup, assert_explained, embedded, fill, jobs_at,
-    standalone,
+    JOBS, LAST, Mover, OTHER_JOBS, Producer, REPLACED_AFTER_MS, SOURCE, Setup, assert_explained, embedded,
+    fill, jobs_at, standalone,
 };
 use crate::harness::{
     redis::{fresh_prefix, shared},
@@ -14,6 +14,20 @@ use crate::harness::{
 const EVERY_REPLICA: &str = "wait_replicas = 2\nwait_timeout = '3s'\n";
 /// Makes a server refuse writes that no replica would receive.
 const REFUSE_WITHOUT_REPLICAS: [&str; 4] = ["--min-replicas-to-write", "1", "--min-replicas-max-lag", "2"];
+
+/// Starts Redis behind Sentinel, whose primary is replaced only in [`wait_until_replaced`].
+pub fn start_sentinels(arguments: &[&str]) -> Sentinels {
+    let sentinels = Sentinels::start(arguments);
+    sentinels.set_down_after(REPLACED_AFTER_MS[1]);
+    sentinels
+}
+
+/// Waits until another server has taken over from a primary that does not answer.
+pub fn wait_until_replaced(sentinels: &Sentinels, primary: usize) {
+    sentinels.set_down_after(REPLACED_AFTER_MS[0]);
+    assert!(until(|| sentinels.primary() != primary), "no server took over from {primary}");
+    sentinels.set_down_after(REPLACED_AFTER_MS[1]);
+}
 
 /// When a mover that was stopped in the middle goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +46,7 @@ fn fail_over(mover: Mover, sentinels: &Sentinels, copied: impl Fn() -> usize, re
     if resumes == Resumes::DuringFailover {
         mover.resume();
     }
-    assert!(until(|| sentinels.primary() != primary), "no server took over from {primary}");
+    wait_until_replaced(sentinels, primary);
     if resumes == Resumes::AfterFailover {
         mover.resume();
     }
@@ -43,7 +57,7 @@ fn fail_over(mover: Mover, sentinels: &Sentinels, copied: impl Fn() -> usize, re
 
 /// Moves a store behind Sentinel to another Redis, beside a server that nobody stops. Its primary is killed in each run.
 fn fail_over_the_source(resumes: Resumes) {
-    let sentinels = Sentinels::start(&REFUSE_WITHOUT_REPLICAS);
+    let sentinels = start_sentinels(&REFUSE_WITHOUT_REPLICAS);
     let (target, prefix) = standalone();
     let setup = Setup::new(&(sentinels.settings(&fresh_prefix()) + EVERY_REPLICA), &target);
     let server = setup.serve(SOURCE);
@@ -76,7 +90,7 @@ fn a_source_that_failed_over_while_each_run_was_stopped_is_moved_whole() {
 /// Moves a store of the embedded engine behind Sentinel, with the default settings, under which Redis may lose what was
 /// copied last. The primary is killed in each run.
 fn fail_over_the_target(resumes: Resumes) {
-    let sentinels = Sentinels::start(&[]);
+    let sentinels = start_sentinels(&[]);
     let prefix = fresh_prefix();
     let setup = Setup::new(&embedded("source"), &sentinels.settings(&prefix));
     let server = setup.serve(SOURCE);

@@ -1,7 +1,11 @@
 //! A primary that is lost before its replicas have received what the last run did. A move is complete only once they have,
 //! also with the default settings.
 
-use super::{Content, JOBS, LAST, OTHER_JOBS, SOURCE, Setup, TARGET, fill, jobs_at, standalone};
+use super::{
+    Content, JOBS, LAST, OTHER_JOBS, SOURCE, Setup, TARGET, fill, jobs_at,
+    sentinel::{start_sentinels, wait_until_replaced},
+    standalone,
+};
 use crate::{
     harness::{
         process::Server,
@@ -15,13 +19,15 @@ use crate::{
 /// Few jobs, where no pass is disturbed.
 const FEW: usize = 300;
 /// Keeps a replica that is stopped connected.
-pub const LONG_TIMEOUT: [&str; 2] = ["--repl-timeout", "60"];
+const LONG_TIMEOUT: [&str; 2] = ["--repl-timeout", "60"];
+/// A mover that was stopped for a while goes on with the call that it had made.
+const LONG_RETRY: &str = "retry_for = '60s'\n";
 /// More than the kernel keeps for a connection, in bytes.
 const FILLER: usize = 64 << 20;
 
 /// Stops the replicas once they have everything, and fills their connections: they are connected, and whatever happens at
 /// the primary from now on is lost with it. Returns its number.
-pub fn hold_replicas_back(sentinels: &Sentinels) -> usize {
+fn hold_replicas_back(sentinels: &Sentinels) -> usize {
     let number = sentinels.primary();
     let mut primary = connect(&sentinels.servers[number]);
     primary.call(&["SET", "filler", ""]);
@@ -37,10 +43,10 @@ fn replicas(sentinels: &Sentinels, primary: usize) -> impl Iterator<Item = &Redi
 }
 
 /// Kills the primary and lets the replicas continue. Returns the number of the one that took over.
-pub fn lose(primary: usize, sentinels: &Sentinels) -> usize {
+fn lose(primary: usize, sentinels: &Sentinels) -> usize {
     sentinels.servers[primary].kill();
     replicas(sentinels, primary).for_each(RedisServer::resume);
-    assert!(until(|| sentinels.primary() != primary), "no server took over from {primary}");
+    wait_until_replaced(sentinels, primary);
     sentinels.primary()
 }
 
@@ -52,7 +58,7 @@ fn wait_until_waiting(primary: &RedisServer) {
 }
 
 /// The mark of a move, as a primary has it.
-pub fn mark_at(primary: &RedisServer, prefix: &str) -> String {
+fn mark_at(primary: &RedisServer, prefix: &str) -> String {
     let mut connection = Resp::connect(primary.address()).expect("the server listens");
     match connection.call(&["HGET", &format!("{{{prefix}}}:meta"), "move"]) {
         Reply::Nil => String::new(),
@@ -82,9 +88,10 @@ enum Run {
 
 /// The source loses its mark and its fences with its primary, beside a server that nobody stops.
 fn lose_mark_of_source(run: Run, count: usize, why: &str) {
-    let (sentinels, prefix) = (Sentinels::start(&LONG_TIMEOUT), fresh_prefix());
+    let settings = if run == Run::Copies { LONG_RETRY } else { "" };
+    let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
     let (target, target_prefix) = standalone();
-    let setup = Setup::new(&sentinels.settings(&prefix), &target);
+    let setup = Setup::new(&(sentinels.settings(&prefix) + settings), &(target + settings));
     let server = setup.serve(SOURCE);
     fill(&server, "job", count);
     let primary = hold_replicas_back(&sentinels);
@@ -129,9 +136,13 @@ fn a_source_that_lost_its_mark_in_the_middle_is_not_given_up() {
 }
 
 /// A target behind Sentinel with a first pass, and jobs that it lacks.
-fn target_to_complete(sentinels: &Sentinels, prefix: &str, count: usize) -> (Setup, String, Content) {
+fn target_to_complete(
+    sentinels: &Sentinels,
+    prefix: &str,
+    (count, settings): (usize, &str),
+) -> (Setup, String, Content) {
     let (source, source_prefix) = standalone();
-    let setup = Setup::new(&source, &sentinels.settings(prefix));
+    let setup = Setup::new(&(source + settings), &(sentinels.settings(prefix) + settings));
     let server = setup.serve(SOURCE);
     fill(&server, "job", FEW);
     setup.run(&[]);
@@ -156,8 +167,8 @@ fn assert_completed_by_next_run(setup: &Setup, sentinels: &Sentinels, lost: usiz
 
 #[test]
 fn a_target_that_lost_jobs_while_the_mover_waited_was_not_opened() {
-    let (sentinels, prefix) = (Sentinels::start(&LONG_TIMEOUT), fresh_prefix());
-    let (setup, source_prefix, content) = target_to_complete(&sentinels, &prefix, FEW);
+    let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
+    let (setup, source_prefix, content) = target_to_complete(&sentinels, &prefix, (FEW, ""));
     let primary = hold_replicas_back(&sentinels);
     let mover = setup.start(&LAST);
     wait_until_waiting(&sentinels.servers[primary]);
@@ -175,8 +186,8 @@ fn a_target_that_lost_jobs_while_the_mover_waited_was_not_opened() {
 
 #[test]
 fn a_target_that_lost_jobs_in_the_middle_is_not_opened() {
-    let (sentinels, prefix) = (Sentinels::start(&LONG_TIMEOUT), fresh_prefix());
-    let (setup, _, content) = target_to_complete(&sentinels, &prefix, JOBS);
+    let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
+    let (setup, _, content) = target_to_complete(&sentinels, &prefix, (JOBS, LONG_RETRY));
     let mover = setup.start(&LAST);
     let copied = |server: usize| jobs_at(&sentinels.servers[server], &prefix) - FEW - OTHER_JOBS;
     mover.suspend_in_the_middle(|| copied(sentinels.primary()));
