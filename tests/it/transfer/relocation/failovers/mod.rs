@@ -1,4 +1,4 @@
-//! `linger move` while a Redis fails over: the real program, and a primary that is killed in the middle. The run ends well
+//! `linger move` while a Redis fails over: the real program, and a primary that is lost in the middle. The run ends well
 //! or says why not, and the next one completes the move; then all jobs are in the target alone.
 
 mod cluster;
@@ -83,7 +83,8 @@ impl Setup {
     /// Asserts that the move is complete: the target has exactly `expected` and serves it, and the source is closed.
     fn assert_moved(&self, expected: &Content) {
         let moved = self.content(TARGET);
-        assert!(moved == *expected, "the target differs from the source: {:?}", expected.difference(&moved));
+        let differing = expected.difference(&moved);
+        assert!(moved == *expected, "the target differs from the source, such as in {differing:?}");
         let why = self.why_refused(SOURCE);
         assert!(why.contains("its jobs were moved to "), "{why}");
         let verified = run_to(0, &["verify", "--config", TARGET], self.path());

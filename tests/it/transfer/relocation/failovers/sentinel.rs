@@ -29,34 +29,45 @@ pub fn wait_until_replaced(sentinels: &Sentinels, primary: usize) {
     sentinels.set_down_after(REPLACED_AFTER_MS[1]);
 }
 
-/// When a mover that was stopped in the middle goes on.
+/// What happens to the primary while a mover is stopped in the middle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Resumes {
-    /// Once its primary is killed: it meets the failover.
-    DuringFailover,
-    /// Once another server has taken over: its connections are lost, and what it remembers is out of date.
-    AfterFailover,
+enum Fault {
+    /// It is killed, and the mover goes on at once: it meets the failover.
+    KilledAsItGoesOn,
+    /// It is killed, and the mover goes on once another server has taken over.
+    Killed,
+    /// It is stopped until another server has taken over. Then it goes on together with the mover, as a primary until
+    /// Sentinel makes it a replica.
+    Stopped,
 }
 
-/// Kills the primary while a mover is in the middle, and waits for the end of the run.
-fn fail_over(mover: Mover, sentinels: &Sentinels, copied: impl Fn() -> usize, resumes: Resumes) {
+/// Takes the primary away while a mover is in the middle, and waits for the end of the run.
+fn fail_over(mover: Mover, sentinels: &Sentinels, copied: impl Fn() -> usize, fault: Fault) {
     mover.suspend_in_the_middle(copied);
-    let primary = sentinels.primary();
-    sentinels.servers[primary].kill();
-    if resumes == Resumes::DuringFailover {
+    let number = sentinels.primary();
+    let primary = &sentinels.servers[number];
+    if fault == Fault::Stopped {
+        primary.pause()
+    } else {
+        primary.kill()
+    }
+    if fault == Fault::KilledAsItGoesOn {
         mover.resume();
     }
-    wait_until_replaced(sentinels, primary);
-    if resumes == Resumes::AfterFailover {
-        mover.resume();
+    wait_until_replaced(sentinels, number);
+    if fault == Fault::Stopped {
+        primary.resume();
     }
+    mover.resume();
     assert_explained(mover.wait());
-    sentinels.servers[primary].restart();
+    if fault != Fault::Stopped {
+        primary.restart();
+    }
     sentinels.wait_until_healthy();
 }
 
-/// Moves a store behind Sentinel to another Redis, beside a server that nobody stops. Its primary is killed in each run.
-fn fail_over_the_source(resumes: Resumes) {
+/// Moves a store behind Sentinel to another Redis, beside a server that nobody stops. Its primary is lost in each run.
+fn fail_over_the_source(fault: Fault) {
     let sentinels = start_sentinels(&REFUSE_WITHOUT_REPLICAS);
     let (target, prefix) = standalone();
     let setup = Setup::new(&(sentinels.settings(&fresh_prefix()) + EVERY_REPLICA), &target);
@@ -64,11 +75,11 @@ fn fail_over_the_source(resumes: Resumes) {
     fill(&server, "job", JOBS);
     let producer = Producer::start(&server);
     let copied = || jobs_at(shared(), &prefix);
-    fail_over(setup.start(&[]), &sentinels, copied, resumes);
+    fail_over(setup.start(&[]), &sentinels, copied, fault);
     fill(&server, "more", JOBS);
     let copied_before = copied();
     let copied = || copied().saturating_sub(copied_before);
-    fail_over(setup.start(&LAST), &sentinels, copied, resumes);
+    fail_over(setup.start(&LAST), &sentinels, copied, fault);
     setup.run(&LAST);
     let acknowledged = producer.end();
     assert!(server.stop().success());
@@ -79,17 +90,22 @@ fn fail_over_the_source(resumes: Resumes) {
 
 #[test]
 fn a_source_that_fails_over_during_each_run_is_moved_whole() {
-    fail_over_the_source(Resumes::DuringFailover);
+    fail_over_the_source(Fault::KilledAsItGoesOn);
 }
 
 #[test]
 fn a_source_that_failed_over_while_each_run_was_stopped_is_moved_whole() {
-    fail_over_the_source(Resumes::AfterFailover);
+    fail_over_the_source(Fault::Killed);
+}
+
+#[test]
+fn a_source_with_two_primaries_during_each_run_is_moved_whole() {
+    fail_over_the_source(Fault::Stopped);
 }
 
 /// Moves a store of the embedded engine behind Sentinel, with the default settings, under which Redis may lose what was
-/// copied last. The primary is killed in each run.
-fn fail_over_the_target(resumes: Resumes) {
+/// copied last. The primary is lost in each run.
+fn fail_over_the_target(fault: Fault) {
     let sentinels = start_sentinels(&[]);
     let prefix = fresh_prefix();
     let setup = Setup::new(&embedded("source"), &sentinels.settings(&prefix));
@@ -97,7 +113,7 @@ fn fail_over_the_target(resumes: Resumes) {
     fill(&server, "job", JOBS);
     let producer = Producer::start(&server);
     let copied = || jobs_at(&sentinels.servers[sentinels.primary()], &prefix);
-    fail_over(setup.start(&[]), &sentinels, copied, resumes);
+    fail_over(setup.start(&[]), &sentinels, copied, fault);
     fill(&server, "more", JOBS);
     let acknowledged = producer.end();
     assert!(server.stop().success());
@@ -105,17 +121,22 @@ fn fail_over_the_target(resumes: Resumes) {
     assert_eq!(content.jobs.len(), 2 * (JOBS + OTHER_JOBS) + acknowledged.len());
     let copied_before = copied();
     let copied = || copied().saturating_sub(copied_before);
-    fail_over(setup.start(&LAST), &sentinels, copied, resumes);
+    fail_over(setup.start(&LAST), &sentinels, copied, fault);
     setup.run(&LAST);
     setup.assert_moved(&content);
 }
 
 #[test]
 fn a_target_that_fails_over_during_each_run_receives_all_jobs() {
-    fail_over_the_target(Resumes::DuringFailover);
+    fail_over_the_target(Fault::KilledAsItGoesOn);
 }
 
 #[test]
 fn a_target_that_failed_over_while_each_run_was_stopped_receives_all_jobs() {
-    fail_over_the_target(Resumes::AfterFailover);
+    fail_over_the_target(Fault::Killed);
+}
+
+#[test]
+fn a_target_with_two_primaries_during_each_run_receives_all_jobs() {
+    fail_over_the_target(Fault::Stopped);
 }
