@@ -26,7 +26,7 @@ pub use list::{
     ChangeJob, Changed, JobChange, JobFilter, JobPage, ListPosition, ListedJob, Order, SeenJob, moment_of,
 };
 pub use metered::Metered;
-pub use moving::{ClockOffsets, Movable, MoveMark, MoveRole};
+pub use moving::{ClockOffsets, Movable, MoveMark, MoveRole, ServerSet};
 pub use notice::{MAX_NOTICES, Notice, NoticeContent, NoticeKind, Notices, WATCHED_FOR};
 pub use outcome::{
     Added, AddedSecret, Deleted, Finished, Held, Move, MoveKind, NotHeld, Patched, Promoted, PurgeSlice,

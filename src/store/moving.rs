@@ -1,7 +1,7 @@
 //! Moving a store to another one: the mark that says where a store stands in a move, and the fence that stops changes.
 //! `transfer/relocate.rs` moves; a server refuses to start on a store whose mark [forbids](MoveMark::forbids) it.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -120,6 +120,21 @@ impl ClockOffsets {
     }
 }
 
+/// The servers that a store is on, with the number of replicas that are connected to each; empty if it is in this process. A
+/// server that starts again, or becomes a primary again, counts as another one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ServerSet(pub BTreeMap<String, i64>);
+
+impl ServerSet {
+    /// Whether all that these servers had stored is certainly there: none has been replaced since `before`, and none has lost a
+    /// replica, as one does that is cut off and replaced soon.
+    #[must_use]
+    pub fn has_stayed_since(&self, before: &Self) -> bool {
+        self.0.keys().eq(before.0.keys())
+            && self.0.iter().all(|(server, replicas)| before.0.get(server).is_some_and(|had| replicas >= had))
+    }
+}
+
 /// A store that can be the source or the target of a move. Whoever opens one for a move opens it without the tasks of a
 /// server, so that nothing changes in it by itself.
 #[async_trait]
@@ -143,6 +158,9 @@ pub trait Movable: Send + Sync {
     /// on its way can happen any more. Returns `false`, having changed nothing or not everything, if a run with a higher
     /// number has done either.
     async fn set_fence(&self, number: u64, closed: bool) -> Result<bool>;
+
+    /// The servers that have the store now.
+    async fn servers(&self) -> Result<ServerSet>;
 
     /// Waits until all replicas that are connected have received what was stored so far.
     async fn wait_for_replicas(&self) -> Result<()>;

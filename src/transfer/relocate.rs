@@ -12,6 +12,9 @@
 //! The mark of the source decides: `moved` and an abandoned move exclude each other, because both replace `source` in one
 //! step. A target is opened only once its source is `moved`, and from then on nothing is copied to it.
 //!
+//! A Redis that fails over may lose what was stored last: jobs of the target, the mark or a fence of the source. So the source
+//! is `moved` only if the servers of both stores are the same as before it was closed, once their replicas have everything.
+//!
 //! A run that wakes late finds another mark than its own. Its changes to a store on Redis are refused, because each later
 //! run has set a fence with a higher number.
 
@@ -23,7 +26,7 @@ use super::{
     file::TransferError,
     pass::{PassReport, copy_differences},
 };
-use crate::store::{self, ClockOffsets, Movable, MoveMark, MoveRole};
+use crate::store::{self, ClockOffsets, Movable, MoveMark, MoveRole, ServerSet};
 
 /// How much the clocks of two stores may differ: jobs become due earlier or later by as much.
 const MOST_APART: Duration = Duration::from_secs(1);
@@ -115,6 +118,7 @@ impl<'a> Relocation<'a> {
         }
         let clocks = source.clock_offsets().await.map_err(|error| failed(&self.source.name, &error))?;
         self.check_clocks(clocks).await?;
+        let servers = self.servers(source).await?;
         let claim = self.claim().await?;
         let closed = self.close_source(source, found).await?;
         let passed = match claim {
@@ -123,6 +127,7 @@ impl<'a> Relocation<'a> {
             TargetClaim::Opened => None,
         };
         self.wait_for_replicas(source).await?;
+        self.check_servers(source, servers).await?;
         let moved = closed.with_role(MoveRole::Moved);
         self.replace_source_mark(source, Some(&closed), &moved).await?;
         source.wait_for_replicas().await.map_err(|error| failed(&self.source.name, &error))?;
@@ -162,6 +167,26 @@ impl<'a> Relocation<'a> {
     async fn wait_for_replicas(&self, source: &dyn Movable) -> Result<(), TransferError> {
         self.target.wait_for_replicas().await.map_err(|error| failed(&self.target_name, &error))?;
         source.wait_for_replicas().await.map_err(|error| failed(&self.source.name, &error))
+    }
+
+    /// The servers of the source, and those of the target.
+    async fn servers(&self, source: &dyn Movable) -> Result<[ServerSet; 2], TransferError> {
+        let of_source = source.servers().await.map_err(|error| failed(&self.source.name, &error))?;
+        let of_target = self.target.servers().await.map_err(|error| failed(&self.target_name, &error))?;
+        Ok([of_source, of_target])
+    }
+
+    /// Fails if a server has been replaced since: it may have lost what was copied or closed.
+    async fn check_servers(&self, source: &dyn Movable, before: [ServerSet; 2]) -> Result<(), TransferError> {
+        let names = [&self.source.name, &self.target_name];
+        for ((now, before), name) in self.servers(source).await?.iter().zip(&before).zip(names) {
+            if !now.has_stayed_since(before) {
+                return Err(TransferError::Failed(format!(
+                    "{name}: a server was replaced or lost a replica meanwhile, and jobs may be missing; run the command again"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Opens the target, unless that was done.

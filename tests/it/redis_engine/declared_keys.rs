@@ -17,7 +17,7 @@ use super::{
 use crate::harness::{jobs::*, redis::RedisServer, wait::TimeLimit};
 
 /// Commands of scripts that have no key.
-const WITHOUT_KEYS: [&str; 3] = ["PUBLISH", "TIME", "ACL"];
+const WITHOUT_KEYS: [&str; 4] = ["PUBLISH", "TIME", "ACL", "INFO"];
 /// The last command of the test.
 const END: &str = "that is all";
 

@@ -30,6 +30,7 @@ mod repair;
 mod replay_slots;
 mod replicas;
 mod reserving;
+mod scanning;
 mod scopes;
 mod scraping;
 mod start;

@@ -6,7 +6,8 @@ use super::EmbeddedStore;
 use crate::clock::SystemClock;
 use crate::job::{JobId, TopicFilter};
 use crate::store::{
-    ClockOffsets, Error, JobRecord, Movable, MoveMark, Put, RecordReader, Result, Store, TopicRecord,
+    ClockOffsets, Error, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ServerSet, Store,
+    TopicRecord,
     embedded::{ops, rows::meta::StoreId},
 };
 
@@ -44,6 +45,10 @@ impl Movable for EmbeddedStore {
     /// Whoever has the store open is the only one who can change it.
     async fn set_fence(&self, _number: u64, _closed: bool) -> Result<bool> {
         Ok(true)
+    }
+
+    async fn servers(&self) -> Result<ServerSet> {
+        Ok(ServerSet::default())
     }
 
     async fn wait_for_replicas(&self) -> Result<()> {

@@ -1,4 +1,5 @@
-//! What is asked of every server before jobs are moved: its clock, and whether its replicas have received everything.
+//! What is asked of every server before jobs are moved: its clock, which one it is, and whether its replicas have received
+//! everything.
 
 use std::time::Duration;
 
@@ -8,10 +9,14 @@ use fred::{
     types::{ClusterHash, CustomCommand, InfoKind, Key, Value},
 };
 
-use super::{error::CallFault, inspect::connected_replicas, router::Router};
+use super::{
+    error::CallFault,
+    inspect::{connected_replicas, server_id},
+    router::Router,
+};
 use crate::{
     clock::SystemClock,
-    store::{ClockOffsets, Error, Result},
+    store::{ClockOffsets, Error, Result, ServerSet},
 };
 
 /// How long replicas have to catch up.
@@ -30,6 +35,22 @@ pub async fn clock_offsets(router: &Router, own: &SystemClock) -> Result<ClockOf
         offsets = Some(offsets.map_or(read, |offsets| offsets.and(read)));
     }
     offsets.ok_or_else(|| Error::Unavailable("no server is connected".to_owned()))
+}
+
+/// The servers of these slots.
+///
+/// # Errors
+/// One cannot be reached, or does not say which it is.
+pub async fn servers(router: &Router, slots: impl Iterator<Item = u16>) -> Result<ServerSet> {
+    let mut servers = ServerSet::default();
+    for slot in slots {
+        let node = router.node_for_slot(slot).await.map_err(unavailable)?;
+        let connection = node.connection().map_err(unavailable)?;
+        let info = connection.call(connection.client().info::<String>(None)).await.map_err(unavailable)?;
+        let unknown = || Error::Unavailable("a server does not say which it is".to_owned());
+        servers.0.insert(server_id(&info).ok_or_else(unknown)?, connected_replicas(&info));
+    }
+    Ok(servers)
 }
 
 /// Waits until every replica that is connected to the server of a slot has what was written there so far. A `WAIT` covers

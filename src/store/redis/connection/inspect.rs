@@ -138,6 +138,12 @@ pub fn connected_replicas(info: &str) -> i64 {
     parse_info(info).get("connected_slaves").and_then(|count| count.parse().ok()).unwrap_or(0)
 }
 
+/// Which server it is, by `INFO`: its run, and its history as a primary, which a new one begins.
+pub fn server_id(info: &str) -> Option<String> {
+    let info = parse_info(info);
+    Some(format!("{} {}", info.get("run_id")?, info.get("master_replid")?))
+}
+
 /// Parses the lines `name:value` of `INFO`.
 fn parse_info(info: &str) -> HashMap<&str, &str> {
     info.lines().filter_map(|line| line.trim().split_once(':')).collect()

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::Redis;
 use crate::job::{JobId, TopicFilter};
 use crate::store::{
-    ClockOffsets, JobRecord, Movable, MoveMark, Put, RecordReader, Result, Store, TopicRecord,
+    ClockOffsets, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ServerSet, Store, TopicRecord,
 };
 
 #[async_trait]
@@ -28,6 +28,10 @@ impl Movable for Redis {
 
     async fn set_fence(&self, number: u64, closed: bool) -> Result<bool> {
         self.move_writer.set_fence(number, closed).await
+    }
+
+    async fn servers(&self) -> Result<ServerSet> {
+        self.move_writer.servers().await
     }
 
     async fn wait_for_replicas(&self) -> Result<()> {

@@ -6,7 +6,7 @@ use fred::types::{Key, Value};
 use futures_util::future::try_join_all;
 
 use crate::store::{
-    ClockOffsets, Error, MoveMark, Result,
+    ClockOffsets, Error, MoveMark, Result, ServerSet,
     redis::{
         connection::{all_servers, call::ScriptCall},
         coordination::shards::Shards,
@@ -77,17 +77,27 @@ impl MoveWriter {
         done.map(|done| done == 1).ok_or_else(|| unexpected("whether it was done"))
     }
 
+    pub async fn servers(&self) -> Result<ServerSet> {
+        all_servers::servers(self.shards.router(), self.slots().map(|(slot, _)| slot)).await
+    }
+
     /// Waits for the replicas of each server.
     pub async fn wait_for_replicas(&self) -> Result<()> {
-        let keys = &self.shards.keys;
         // Less than the time after which a connection without a reply is given up.
         let wait = self.shards.context().options.command_timeout / 2;
-        let of_groups = self.shards.groups().into_iter().filter_map(|group| group.first().copied());
-        let of_groups = of_groups.map(|shard| (keys.shard(shard).slot, &keys.shard(shard).mark));
-        for (slot, mark) in of_groups.chain([(keys.slot, &keys.mark)]) {
+        for (slot, mark) in self.slots() {
             all_servers::wait_for_all_replicas(self.shards.router(), slot, mark, wait).await?;
         }
         Ok(())
+    }
+
+    /// Slots of all servers, each with a key in it that anybody may write.
+    fn slots(&self) -> impl Iterator<Item = (u16, &Key)> {
+        let keys = &self.shards.keys;
+        let of_groups = self.shards.groups().into_iter().filter_map(|group| group.first().copied());
+        of_groups
+            .map(|shard| (keys.shard(shard).slot, &keys.shard(shard).mark))
+            .chain([(keys.slot, &keys.mark)])
     }
 
     fn meta(&self) -> (Key, u16) {

@@ -23,8 +23,8 @@ impl Purger {
         Self { shards }
     }
 
-    /// Scans the pools one after the other. The cursor is the shard and the cursor of its `HSCAN`, which returns every
-    /// job that is there from start to end.
+    /// Scans the pools one after the other. The cursor is the shard and the cursor of its scan (`scripts/scan.lua`), which
+    /// returns every job that is there from start to end.
     pub async fn purge_slice(
         &self,
         topic: &Topic,
@@ -66,7 +66,6 @@ impl Purger {
     fn parse_cursor<'a>(&self, cursor: &'a PurgeCursor) -> Option<(Shard, &'a str)> {
         let (shard, at) = cursor.0.split_once(':')?;
         let shard: Shard = shard.parse().ok()?;
-        let is_number = !at.is_empty() && at.bytes().all(|b| b.is_ascii_digit());
-        (is_number && self.shards.keys.all().any(|known| known == shard)).then_some((shard, at))
+        self.shards.keys.all().any(|known| known == shard).then_some((shard, at))
     }
 }

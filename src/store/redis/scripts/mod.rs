@@ -39,9 +39,9 @@ scripts! {
     Delete "delete" [RECORD, SHARD, MOVES, SCOPE],
     Change "change" [RECORD, SHARD, MOVES, HISTORY],
     Promote "promote" [RECORD, SHARD, MOVES, HISTORY],
-    Purge "purge" [RECORD, SHARD, MOVES],
+    Purge "purge" [RECORD, SHARD, MOVES, SCAN],
     Put "put" [RECORD, SHARD, MOVES],
-    ScanIds "scan_ids" [],
+    ScanIds "scan_ids" [SCAN],
     Records "records" [],
     Compact "compact" [RECORD, SHARD],
     Get "get" [RECORD, SCOPE],
@@ -86,6 +86,7 @@ const SCOPE: &str = include_str!("scope.lua");
 const HOLDER: &str = include_str!("reservation.lua");
 const SETTINGS: &str = include_str!("settings.lua");
 const LISTING: &str = include_str!("listing.lua");
+const SCAN: &str = include_str!("scan.lua");
 /// Placeholder for the function that [`missing_function`] generates.
 const MISSING: &str = "-- missing permissions";
 

@@ -7,11 +7,11 @@
 if REPLAY then return REPLAY end
 check_keys()
 local topic, deleted, jobs, unknown = ARGV[A], 0, {}, {}
-local found = call('HSCAN', JOBS, ARGV[A + 1], 'COUNT', ARGV[A + 2])
-for i = 1, #found[2], 2 do
-  local job = decode(found[2][i + 1])
+local next_cursor, found = scan(JOBS, ARGV[A + 1], ARGV[A + 2])
+for i = 1, #found, 2 do
+  local job = decode(found[i + 1])
   if job and job.topic == topic then
-    jobs[#jobs + 1] = { id = found[2][i], job = job }
+    jobs[#jobs + 1] = { id = found[i], job = job }
     if not outlets[job.outlet] and not unknown[job.outlet] then
       unknown[job.outlet], unknown[#unknown + 1] = true, job.outlet
     end
@@ -26,4 +26,4 @@ for _, entry in ipairs(jobs) do
   end
 end
 write_counts()
-return save_reply({ found[1], deleted, {} })
+return save_reply({ next_cursor, deleted, {} })

@@ -4,7 +4,7 @@
 -- KEYS  jobs
 -- ARGV  cursor, about how many
 -- Reply { next cursor, ids }
-local found = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
-local reply = { found[1] }
-for i = 1, #found[2], 2 do reply[#reply + 1] = found[2][i] end
+local next_cursor, found = scan(KEYS[1], ARGV[1], ARGV[2])
+local reply = { next_cursor }
+for i = 1, #found, 2 do reply[#reply + 1] = found[i] end
 return reply

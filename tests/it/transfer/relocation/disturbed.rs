@@ -1,8 +1,11 @@
 //! Moves with a failure or a pause at each call of either store.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -10,8 +13,8 @@ use linger::{
     job::JobId,
     metrics::Metrics,
     store::{
-        ClockOffsets, Error, JobRecord, Movable, MoveMark, MoveRole, Put, RecordReader, Result, Store,
-        TopicRecord, redis,
+        ClockOffsets, Error, JobRecord, Movable, MoveMark, MoveRole, Put, RecordReader, Result, ServerSet,
+        Store, TopicRecord, redis,
     },
     transfer::{Relocation, TransferError},
 };
@@ -25,7 +28,7 @@ use crate::harness::{
 };
 
 /// Calls of the source in a last pass that finds nothing to copy, up to the one that decides.
-const SOURCE_CALLS_UNTIL_MOVED: usize = 6;
+const SOURCE_CALLS_UNTIL_MOVED: usize = 8;
 
 /// What happens to a call.
 enum Disturbance {
@@ -35,6 +38,8 @@ enum Disturbance {
     FailsAfter,
     /// It waits until it is resumed.
     Halts { halted: Notify, resumed: Notify },
+    /// The store has another server from then on, with the same content.
+    ServerReplaced,
 }
 
 /// A store of which one call is disturbed.
@@ -63,6 +68,7 @@ impl Disturbed {
         match &self.how {
             Disturbance::FailsBefore => {}
             Disturbance::FailsAfter => drop(call.await?),
+            Disturbance::ServerReplaced => return call.await,
             Disturbance::Halts { halted, resumed } => {
                 halted.notify_one();
                 resumed.notified().await;
@@ -93,6 +99,12 @@ impl Movable for Disturbed {
 
     async fn set_fence(&self, number: u64, closed: bool) -> Result<bool> {
         self.call(self.inner.set_fence(number, closed)).await
+    }
+
+    async fn servers(&self) -> Result<ServerSet> {
+        let servers = self.call(self.inner.servers()).await?;
+        let is_replaced = matches!(self.how, Disturbance::ServerReplaced) && !self.was_undisturbed();
+        Ok(if is_replaced { ServerSet(BTreeMap::from([("another".to_owned(), 0)])) } else { servers })
     }
 
     async fn wait_for_replicas(&self) -> Result<()> {
@@ -154,6 +166,40 @@ async fn a_failure_at_each_call_leaves_one_store_at_most_and_the_next_run_comple
                 }
                 assert!(at > SOURCE_CALLS_UNTIL_MOVED, "{pair:?}: {at}");
             }
+        }
+    }
+}
+
+/// A store that fails over may lose what was stored last: the move is not completed over that.
+#[tokio::test]
+async fn a_server_that_is_replaced_during_the_last_pass_ends_it() {
+    for (from, to) in PAIRS {
+        for of_source in [false, true] {
+            let (mut at, mut ended) = (1, 0);
+            loop {
+                let ((source, content), target) = (Moving::filled(from, 35).await, Moving::new(to).await);
+                let replaced = Disturbed::new(
+                    if of_source { &source } else { &target },
+                    at,
+                    Disturbance::ServerReplaced,
+                );
+                let through: &dyn Movable = if of_source { &replaced } else { &*source.movable };
+                let to: &dyn Movable = if of_source { &*target.movable } else { &replaced };
+                if let Err(why) = complete(&source, through, to).await {
+                    assert!(why.to_string().contains("a server was replaced"), "{why}");
+                    assert!(!source.may_be_served().await && !target.may_be_served().await);
+                    complete(&source, &*source.movable, &*target.movable).await.expect("completes");
+                    ended += 1;
+                }
+                assert_eq!(source.role().await, Some(MoveRole::Moved));
+                assert!(content_of(&target).await == content);
+                if replaced.was_undisturbed() {
+                    break;
+                }
+                at += 1;
+            }
+            // From the call after the first look at the servers to the second one.
+            assert!(ended >= 5, "{from:?} to {to:?}, {of_source}: {ended} of {at}");
         }
     }
 }

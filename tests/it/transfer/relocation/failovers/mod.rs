@@ -2,6 +2,7 @@
 //! or says why not, and the next one completes the move; then all jobs are in the target alone.
 
 mod cluster;
+mod replaced;
 mod sentinel;
 mod unreplicated;
 

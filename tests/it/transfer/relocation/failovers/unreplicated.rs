@@ -19,7 +19,7 @@ use crate::{
 /// Few jobs, where no pass is disturbed.
 const FEW: usize = 300;
 /// Keeps a replica that is stopped connected.
-const LONG_TIMEOUT: [&str; 2] = ["--repl-timeout", "60"];
+pub const LONG_TIMEOUT: [&str; 2] = ["--repl-timeout", "60"];
 /// A mover that was stopped for a while goes on with the call that it had made.
 const LONG_RETRY: &str = "retry_for = '60s'\n";
 /// More than the kernel keeps for a connection, in bytes.
@@ -27,7 +27,7 @@ const FILLER: usize = 64 << 20;
 
 /// Stops the replicas once they have everything, and fills their connections: they are connected, and whatever happens at
 /// the primary from now on is lost with it. Returns its number.
-fn hold_replicas_back(sentinels: &Sentinels) -> usize {
+pub fn hold_replicas_back(sentinels: &Sentinels) -> usize {
     let number = sentinels.primary();
     let mut primary = connect(&sentinels.servers[number]);
     primary.call(&["SET", "filler", ""]);
@@ -43,7 +43,7 @@ fn replicas(sentinels: &Sentinels, primary: usize) -> impl Iterator<Item = &Redi
 }
 
 /// Kills the primary and lets the replicas continue. Returns the number of the one that took over.
-fn lose(primary: usize, sentinels: &Sentinels) -> usize {
+pub fn lose(primary: usize, sentinels: &Sentinels) -> usize {
     sentinels.servers[primary].kill();
     replicas(sentinels, primary).for_each(RedisServer::resume);
     wait_until_replaced(sentinels, primary);
@@ -58,7 +58,7 @@ fn wait_until_waiting(primary: &RedisServer) {
 }
 
 /// The mark of a move, as a primary has it.
-fn mark_at(primary: &RedisServer, prefix: &str) -> String {
+pub fn mark_at(primary: &RedisServer, prefix: &str) -> String {
     let mut connection = Resp::connect(primary.address()).expect("the server listens");
     match connection.call(&["HGET", &format!("{{{prefix}}}:meta"), "move"]) {
         Reply::Nil => String::new(),
@@ -131,8 +131,7 @@ fn a_source_that_lost_its_mark_while_the_mover_waited_was_not_given_up() {
 
 #[test]
 fn a_source_that_lost_its_mark_in_the_middle_is_not_given_up() {
-    // The mark that the new primary does not have is taken for that of another run.
-    lose_mark_of_source(Run::Copies, JOBS, "another run of the command took over the move meanwhile");
+    lose_mark_of_source(Run::Copies, JOBS, "a server was replaced or lost a replica meanwhile");
 }
 
 /// A target behind Sentinel with a first pass, and jobs that it lacks.
@@ -154,7 +153,7 @@ fn target_to_complete(
 }
 
 /// Asserts that the last run did not complete the move, and that the next one does.
-fn assert_completed_by_next_run(setup: &Setup, sentinels: &Sentinels, lost: usize, content: &Content) {
+pub fn assert_completed_by_next_run(setup: &Setup, sentinels: &Sentinels, lost: usize, content: &Content) {
     let why = setup.why_refused(TARGET);
     assert!(why.contains("the move is not complete"), "{why}");
     let why = setup.why_refused(SOURCE);

@@ -1,0 +1,115 @@
+//! A primary that is replaced between two calls of the command, so that no call fails: what was compared, and how far a list
+//! was read, counts no more.
+
+use std::process::Stdio;
+
+use super::{
+    JOBS, LAST, MOVE, Mover, OTHER_JOBS, SOURCE, Setup, fill, jobs_at,
+    sentinel::{start_sentinels, wait_until_replaced},
+    standalone,
+    unreplicated::{LONG_TIMEOUT, assert_completed_by_next_run, hold_replicas_back, lose, mark_at},
+};
+use crate::harness::{
+    process::linger,
+    redis::{RedisServer, fresh_prefix},
+    resp::{Reply, until},
+    sentinel::{Sentinels, connect},
+};
+
+/// How often a command was called at a server.
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let stats = connect(server).call(&["INFO", "commandstats"]).text();
+    let name = format!("cmdstat_{command}:calls=");
+    let found = stats.lines().find_map(|line| line.strip_prefix(&name)?.split(',').next());
+    found.map_or(0, |count| count.parse().expect("a number"))
+}
+
+/// The last run compares with a primary that is lost before the run waits for its replicas. It finds the new one, whose replicas
+/// are not connected yet, and which lacks jobs.
+#[test]
+fn a_target_that_fails_over_after_it_was_compared_is_not_opened() {
+    let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
+    let source = RedisServer::start();
+    let settings = format!("[store]\nengine = 'redis'\n[redis]\nurl = '{}'\n", source.url());
+    let setup = Setup::new(&settings, &sentinels.settings(&prefix));
+    let server = setup.serve(SOURCE);
+    fill(&server, "job", JOBS);
+    setup.run(&[]);
+    fill(&server, "more", 300);
+    assert!(server.stop().success());
+    let content = setup.content(SOURCE);
+    let primary = hold_replicas_back(&sentinels);
+    let mover = setup.start(&LAST);
+    assert!(until(|| jobs_at(&sentinels.servers[primary], &prefix) == content.jobs.len()));
+    // From here on the source is read only to compare, and the target has been read before.
+    let begun = calls(&source, "evalsha");
+    assert!(until(|| calls(&source, "evalsha") >= begun + 5));
+    mover.suspend();
+    assert!(mark_at(&source, "linger").contains(r#""role":"source""#), "the mover was too fast");
+    let promoted = lose(primary, &sentinels);
+    let inspected = || calls(&sentinels.servers[promoted], "config|get");
+    let before = inspected();
+    // The source is slow until the mover has found the new primary.
+    source.pause();
+    mover.resume();
+    assert!(until(|| inspected() > before), "the mover finds the new primary");
+    source.resume();
+    let (code, text) = mover.wait();
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("a server was replaced or lost a replica meanwhile"), "{text}");
+    assert_completed_by_next_run(&setup, &sentinels, primary, &content);
+}
+
+/// Stops a command when it has listed some ids at the primary, and lets it go on when another server has taken over.
+fn fail_over_while_ids_are_listed(sentinels: &Sentinels, command: Mover) -> (i32, String) {
+    let number = sentinels.primary();
+    let primary = &sentinels.servers[number];
+    let before = calls(primary, "hscan");
+    assert!(until(|| calls(primary, "hscan") > before + 2));
+    command.suspend();
+    primary.kill();
+    wait_until_replaced(sentinels, number);
+    command.resume();
+    command.wait()
+}
+
+/// Waits until the replicas have everything.
+fn wait_for_replicas(sentinels: &Sentinels) {
+    let mut primary = connect(&sentinels.servers[sentinels.primary()]);
+    primary.call(&["SET", "filler", ""]);
+    assert_eq!(primary.call(&["WAIT", "2", "9000"]), Reply::Int(2));
+}
+
+#[test]
+fn an_export_during_a_failover_has_every_job() {
+    let sentinels = start_sentinels(&[]);
+    let setup = Setup::new(&sentinels.settings(&fresh_prefix()), "");
+    let server = setup.serve(SOURCE);
+    fill(&server, "job", 4 * JOBS);
+    assert!(server.stop().success());
+    wait_for_replicas(&sentinels);
+    let mut command = linger(&["export", "out", "--config", SOURCE], setup.path());
+    let export = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let (code, text) = fail_over_while_ids_are_listed(&sentinels, Mover(export));
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains(&format!("{} jobs", 4 * JOBS + OTHER_JOBS)), "{text}");
+}
+
+#[test]
+fn a_run_whose_target_fails_over_while_it_is_listed_says_so() {
+    let (sentinels, prefix) = (start_sentinels(&[]), fresh_prefix());
+    let setup = Setup::new(&standalone().0, &sentinels.settings(&prefix));
+    let server = setup.serve(SOURCE);
+    fill(&server, "job", 4 * JOBS);
+    assert!(server.stop().success());
+    setup.run(&[]);
+    wait_for_replicas(&sentinels);
+    let content = setup.content(SOURCE);
+    let mut command = linger(&[&MOVE[..], &LAST].concat(), setup.path());
+    let mover = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let (code, text) = fail_over_while_ids_are_listed(&sentinels, Mover(mover));
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("a server was replaced or lost a replica meanwhile"), "{text}");
+    setup.run(&LAST);
+    setup.assert_moved(&content);
+}
