@@ -27,10 +27,10 @@ async fn a_purge_starts_over_when_its_server_was_replaced() {
     // A cursor somewhere in the shard: no job of this topic is there to be deleted.
     let slice = store.purge(&topic("other"), None, 100).await.expect("purges");
     let cursor = slice.next.expect("there is more").0;
-    assert!(left_by_purge(&*store, cursor.clone()).await > 0, "the cursor leaves nothing out");
+    assert!(left_by_purge(store, cursor.clone()).await > 0, "the cursor leaves nothing out");
     let (shard, rest) = cursor.split_once(':').expect("a shard");
     let (server, at) = rest.split_once(':').expect("a server");
     let other: String = server.chars().rev().collect();
     assert_ne!(other, server);
-    assert_eq!(left_by_purge(&*store, format!("{shard}:{other}:{at}")).await, 0);
+    assert_eq!(left_by_purge(store, format!("{shard}:{other}:{at}")).await, 0);
 }
