@@ -205,6 +205,21 @@ mod tests {
     }
 
     #[test]
+    fn servers_have_stayed_if_none_was_replaced_and_none_lost_a_replica() {
+        let set = |servers: &[(&str, i64)]| {
+            ServerSet(servers.iter().map(|(server, replicas)| ((*server).to_owned(), *replicas)).collect())
+        };
+        let before = set(&[("a", 1), ("b", 0)]);
+        assert!(ServerSet::default().has_stayed_since(&ServerSet::default()));
+        assert!(before.has_stayed_since(&before));
+        assert!(set(&[("a", 2), ("b", 0)]).has_stayed_since(&before), "a replica more");
+        assert!(!set(&[("a", 0), ("b", 0)]).has_stayed_since(&before), "a replica less");
+        assert!(!set(&[("a", 1), ("c", 0)]).has_stayed_since(&before), "another server");
+        assert!(!set(&[("a", 1)]).has_stayed_since(&before));
+        assert!(!set(&[("a", 1), ("b", 0), ("c", 0)]).has_stayed_since(&before));
+    }
+
+    #[test]
     fn clocks_differ_by_what_their_bounds_prove() {
         let read = |least: i64, most: i64| ClockOffsets { slowest: most, fastest: least };
         let second = 1_000_000;
