@@ -12,6 +12,7 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use super::{
     blocking_http::{Response, call},
@@ -275,6 +276,38 @@ impl Server {
         let time_limit = TimeLimit::new();
         while self.call("GET", "/readyz", "").status != status {
             time_limit.check(|| format!("/readyz does not answer {status}: {}", self.log()));
+            time_limit.pause_thread();
+        }
+    }
+
+    /// The job as it is now; null if it is gone.
+    pub fn job(&self, id: &str) -> Value {
+        let found = self.call("GET", &format!("/jobs/{id}"), "");
+        if found.status == 404 { Value::Null } else { found.json() }
+    }
+
+    /// Waits until the job is in this state; null for gone.
+    #[track_caller]
+    pub fn wait_for_state(&self, id: &str, state: &Value) {
+        let time_limit = TimeLimit::new();
+        while self.job(id)["state"] != *state {
+            time_limit.check(|| self.job(id).to_string());
+            time_limit.pause_thread();
+        }
+    }
+
+    /// Waits until heartbeats have renewed the reservation of a job this many times.
+    #[track_caller]
+    pub fn wait_for_renewals(&self, id: &str, number: usize) {
+        let time_limit = TimeLimit::new();
+        let mut seen = vec![self.job(id)["reserved_until"].clone()];
+        while seen.len() <= number {
+            let until = self.job(id)["reserved_until"].clone();
+            assert!(until.is_string(), "the reservation is over: {}", self.job(id));
+            if seen.last() != Some(&until) {
+                seen.push(until);
+            }
+            time_limit.check(|| format!("{seen:?}"));
             time_limit.pause_thread();
         }
     }

@@ -21,14 +21,14 @@ fn every_call_works(language: Language) {
     let site = Site::new();
     let mut program = Program::start(language, &site.server.url(), &["calls"]);
     program.wait_for(&json!({ "touched": "a:+=@~" }));
-    let job = site.job("a:+=@~");
+    let job = site.server.job("a:+=@~");
     assert_eq!((&job["state"], &job["reserved_by"]), (&json!("reserved"), &json!("w 1")));
     assert_eq!((&job["ttr"], &job["retry"]), (&json!(1.5), &json!([3600, 5400])));
     let hour = |name: &str| job[name].as_str().expect("is a moment")[..13].to_owned();
     assert_ne!(hour("reserved_at"), hour("reserved_until"), "the touch was for an hour");
     program.send("go on");
     program.wait_for(&json!({ "buried": "a:+=@~" }));
-    let job = site.job("a:+=@~");
+    let job = site.server.job("a:+=@~");
     assert_eq!((&job["state"], &job["reason"]), (&json!("dead"), &json!("no such order")));
     let history = job["history"].as_array().expect("has attempts");
     let reasons: Vec<_> = history.iter().filter_map(|event| event["reason"].as_str()).collect();
@@ -52,7 +52,7 @@ fn every_call_works(language: Language) {
         json!({ "cancelled": false }),
     ];
     assert_eq!(lines, expected);
-    assert!(site.job("a:+=@~").is_null());
+    assert!(site.server.job("a:+=@~").is_null());
 }
 
 fn an_add_whose_answer_is_lost_makes_one_job(language: Language) {
@@ -64,7 +64,7 @@ fn an_add_whose_answer_is_lost_makes_one_job(language: Language) {
     let added = program.ends().remove(0);
     assert_eq!((proxy.lost(), &added["replayed"]), (1, &json!(true)), "{added}");
     assert_eq!(site.counts()["ready"], 1);
-    assert_eq!(site.job(added["id"].as_str().expect("has an id"))["state"], "ready");
+    assert_eq!(site.server.job(added["id"].as_str().expect("has an id"))["state"], "ready");
 }
 
 fn a_batch_whose_answer_is_lost_makes_each_job_once(language: Language) {
@@ -79,7 +79,7 @@ fn a_batch_whose_answer_is_lost_makes_each_job_once(language: Language) {
     assert_eq!(codes, [&json!(null), &json!("invalid_job"), &json!(null)]);
     assert_eq!(site.counts()["ready"], 2);
     for (line, body) in [(&lines[0], json!(1)), (&lines[2], json!("two"))] {
-        assert_eq!(site.job(line["id"].as_str().expect("has an id"))["body"], body);
+        assert_eq!(site.server.job(line["id"].as_str().expect("has an id"))["body"], body);
     }
 }
 
@@ -107,7 +107,7 @@ fn a_late_finish_is_told(language: Language) {
     site.add("a", "", json!({ "ttr": 1 }));
     let mut program = Program::start(language, &site.server.url(), &["late"]);
     program.wait_for(&json!({ "popped": "a" }));
-    site.wait_for_state("a", &json!("delayed"));
+    site.server.wait_for_state("a", &json!("delayed"));
     program.send("go on");
     let failed = program.ends().remove(1)["failed"].take();
     assert_eq!((&failed["status"], &failed["code"]), (&json!(409), &json!("lease_lost")), "{failed}");
@@ -116,7 +116,7 @@ fn a_late_finish_is_told(language: Language) {
         assert!(failed[name].as_str().is_some_and(|text| !text.is_empty()), "{name}: {failed}");
     }
     assert!(failed["text"].as_str().is_some_and(|text| text.contains("lease_lost")), "{failed}");
-    assert_eq!(site.job("a")["state"], "delayed", "the finish changed nothing");
+    assert_eq!(site.server.job("a")["state"], "delayed", "the finish changed nothing");
 }
 
 fn problem(status: u16, code: &str) -> String {

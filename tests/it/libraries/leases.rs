@@ -1,7 +1,7 @@
 //! Heartbeats, and reservations that are lost.
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Language, Program, Site, in_each_language};
 use crate::{
@@ -20,22 +20,6 @@ in_each_language! {
     a_heartbeat_whose_answer_is_lost_is_sent_again,
 }
 
-/// Waits until heartbeats have renewed the reservation this many times.
-#[track_caller]
-fn wait_for_renewals(site: &Site, id: &str, number: usize) {
-    let time_limit = TimeLimit::new();
-    let mut seen: Vec<Value> = vec![site.job(id)["reserved_until"].clone()];
-    while seen.len() <= number {
-        let until = site.job(id)["reserved_until"].clone();
-        assert!(until.is_string(), "the reservation is over: {}", site.job(id));
-        if seen.last() != Some(&until) {
-            seen.push(until);
-        }
-        time_limit.check(|| format!("{seen:?}"));
-        time_limit.pause_thread();
-    }
-}
-
 /// The settings of the worker are the default ones; the TTR is the job's own.
 fn heartbeats_keep_a_job_for_longer_than_its_ttr(language: Language) {
     let site = Site::new();
@@ -43,10 +27,10 @@ fn heartbeats_keep_a_job_for_longer_than_its_ttr(language: Language) {
     let mut worker = Program::worker(language, &site.server.url());
     worker.wait_for(&json!({ "runs": "a" }));
     // Six thirds of its TTR.
-    wait_for_renewals(&site, "a", 6);
-    assert_eq!(site.job("a")["attempts"], 1);
+    site.server.wait_for_renewals("a", 6);
+    assert_eq!(site.server.job("a")["attempts"], 1);
     worker.send("a");
-    site.wait_for_state("a", &json!(null));
+    site.server.wait_for_state("a", &json!(null));
     let events: Vec<_> = worker.stop().into_iter().filter(|line| line["event"].is_string()).collect();
     assert_eq!(events, [json!(null); 0]);
 }
@@ -54,14 +38,13 @@ fn heartbeats_keep_a_job_for_longer_than_its_ttr(language: Language) {
 /// Those of the job, too: its TTR is a minute, and the heartbeat comes after 20 seconds.
 fn heartbeats_go_with_every_setting_at_its_default(language: Language) {
     let site = Site::new();
-    let worker = Program::worker(language, &site.server.url());
+    let mut worker = Program::worker(language, &site.server.url());
     site.server.wait_for_parked_polls(1);
     site.add("a", "wait", json!({}));
-    let mut worker = worker;
     worker.wait_for(&json!({ "runs": "a" }));
-    wait_for_renewals(&site, "a", 1);
+    site.server.wait_for_renewals("a", 1);
     worker.send("a");
-    site.wait_for_state("a", &json!(null));
+    site.server.wait_for_state("a", &json!(null));
     worker.stop();
 }
 
@@ -70,12 +53,12 @@ fn the_worker_may_choose_the_ttr(language: Language) {
     site.add("a", "wait", json!({ "ttr": "1h" }));
     let mut worker = Program::start(language, &site.server.url(), &["worker", "1", "4000"]);
     worker.wait_for(&json!({ "runs": "a" }));
-    wait_for_renewals(&site, "a", 4);
-    assert_eq!(site.job("a")["attempts"], 1);
+    site.server.wait_for_renewals("a", 4);
+    assert_eq!(site.server.job("a")["attempts"], 1);
     // The heartbeats were for four seconds, and not for an hour.
     worker.signal(Signal::KILL);
     worker.wait();
-    site.wait_for_state("a", &json!("delayed"));
+    site.server.wait_for_state("a", &json!("delayed"));
 }
 
 fn a_cancelled_job_stops_its_handler(language: Language) {
@@ -91,8 +74,8 @@ fn a_cancelled_job_stops_its_handler(language: Language) {
     site.add("a", "", json!({ "delay": "1h" }));
     worker.send("a");
     site.add("b", "", json!({}));
-    site.wait_for_state("b", &json!(null));
-    assert_eq!(site.job("a")["state"], "delayed");
+    site.server.wait_for_state("b", &json!(null));
+    assert_eq!(site.server.job("a")["state"], "delayed");
     let events: Vec<_> = worker.stop().into_iter().filter(|line| line["event"].is_string()).collect();
     assert_eq!(events.len(), 1, "{events:#?}");
 }
@@ -106,7 +89,7 @@ fn a_partition_stops_the_handler_before_another_one_has_the_job(language: Langua
     cut_off.wait_for(&json!({ "runs": "a" }));
     proxy.cut();
     // Nothing renews it any more.
-    let until = site.job("a")["reserved_until"].take();
+    let until = site.server.job("a")["reserved_until"].take();
     let told = cut_off.wait_for(&json!({ "told": "a" }));
     assert!(told["at"].as_str() < until.as_str(), "others could have had the job: {told} {until}");
     cut_off.wait_for(&json!({ "event": "lost", "id": "a" }));
@@ -116,9 +99,9 @@ fn a_partition_stops_the_handler_before_another_one_has_the_job(language: Langua
     cut_off.wait_for(&json!({ "event": "away" }));
     proxy.heal();
     cut_off.wait_for(&json!({ "event": "back" }));
-    assert_eq!(site.job("a")["attempts"], 2);
+    assert_eq!(site.server.job("a")["attempts"], 2);
     other.send("a");
-    site.wait_for_state("a", &json!(null));
+    site.server.wait_for_state("a", &json!(null));
     other.stop();
     cut_off.stop();
 }
@@ -139,14 +122,14 @@ fn a_handler_is_told_when_the_worker_was_suspended(language: Language) {
     let mut worker = Program::worker(language, &site.server.url());
     worker.wait_for(&json!({ "runs": "a" }));
     suspend(&worker);
-    site.wait_for_state("a", &json!("delayed"));
+    site.server.wait_for_state("a", &json!("delayed"));
     worker.signal(Signal::CONT);
     worker.wait_for(&json!({ "event": "lost", "id": "a" }));
     worker.wait_for(&json!({ "told": "a" }));
     worker.send("a");
     worker.wait_for(&json!({ "returns": "a" }));
     worker.stop();
-    assert_eq!(site.job("a")["state"], "delayed");
+    assert_eq!(site.server.job("a")["state"], "delayed");
 }
 
 fn a_job_that_came_while_the_worker_was_suspended_is_not_started(language: Language) {
@@ -156,12 +139,12 @@ fn a_job_that_came_while_the_worker_was_suspended_is_not_started(language: Langu
     suspend(&worker);
     site.add("a", "", json!({ "ttr": 1 }));
     // The suspended worker had it for a second.
-    site.wait_for_state("a", &json!("delayed"));
+    site.server.wait_for_state("a", &json!("delayed"));
     worker.signal(Signal::CONT);
     worker.wait_for(&json!({ "event": "lost", "id": "a" }));
     let lines = worker.stop();
     assert!(lines.iter().all(|line| line["runs"].is_null()), "{lines:#?}");
-    assert_eq!(site.job("a")["attempts"], 1);
+    assert_eq!(site.server.job("a")["attempts"], 1);
 }
 
 fn a_heartbeat_whose_answer_is_lost_is_sent_again(language: Language) {
@@ -172,10 +155,10 @@ fn a_heartbeat_whose_answer_is_lost_is_sent_again(language: Language) {
     worker.wait_for(&json!({ "runs": "a" }));
     proxy.lose_answer("/touch");
     // The one whose answer was lost, and the one after it.
-    wait_for_renewals(&site, "a", 2);
+    site.server.wait_for_renewals("a", 2);
     assert_eq!(proxy.lost(), 1);
     worker.send("a");
-    site.wait_for_state("a", &json!(null));
+    site.server.wait_for_state("a", &json!(null));
     let events: Vec<_> = worker.stop().into_iter().filter(|line| line["event"] == "lost").collect();
     assert_eq!(events, [json!(null); 0]);
 }

@@ -34,13 +34,13 @@ fn an_error_of_a_handler_releases_its_job_with_the_reason(language: Language) {
     }
     let worker = Program::worker(language, &site.server.url());
     // The last of them.
-    site.wait_for_state("done", &json!(null));
-    let found = ["fail", "panic", "bury"].map(|id| site.job(id));
+    site.server.wait_for_state("done", &json!(null));
+    let found = ["fail", "panic", "bury"].map(|id| site.server.job(id));
     assert_eq!(found.each_ref().map(|job| &job["state"]), ["delayed", "delayed", "dead"]);
     assert_eq!(found[0]["reason"], "psp timeout");
     assert!(found[1]["reason"].as_str().is_some_and(|reason| reason.contains("psp broken")), "{}", found[1]);
     assert_eq!(found[2]["reason"], "no such order");
-    assert!(site.job("done").is_null());
+    assert!(site.server.job("done").is_null());
     let lines = worker.stop();
     assert_eq!(events(&lines), ["failed fail", "failed panic"]);
     assert_eq!(lines.iter().filter(|line| line["returns"].is_string()).count(), 1);
@@ -62,7 +62,7 @@ fn an_end_whose_answer_is_lost_is_sent_again(language: Language) {
         let expected: &[&str] = if id == "fail" { &["failed fail"] } else { &[] };
         assert_eq!(events(&worker.stop()), expected, "{end}");
     }
-    let states = ["done", "fail", "bury"].map(|id| site.job(id)["state"].clone());
+    let states = ["done", "fail", "bury"].map(|id| site.server.job(id)["state"].clone());
     assert_eq!(states, [json!(null), json!("delayed"), json!("dead")]);
 }
 
@@ -96,8 +96,8 @@ fn jobs_run_beside_each_other(language: Language) {
     worker.send("b");
     worker.wait_for(&json!({ "runs": "c" }));
     ["a", "c"].into_iter().for_each(|id| worker.send(id));
-    site.wait_for_state("a", &json!(null));
-    site.wait_for_state("c", &json!(null));
+    site.server.wait_for_state("a", &json!(null));
+    site.server.wait_for_state("c", &json!(null));
     assert_eq!(events(&worker.stop()), [""; 0]);
 }
 
@@ -124,8 +124,8 @@ fn a_drain_ends_running_handlers_and_takes_no_more_jobs(language: Language) {
     let lines = worker.ends();
     assert_eq!((events(&lines), lines.last()), (vec![], Some(&json!({ "ended": null }))));
     assert!(lines.iter().all(|line| line["told"].is_null()), "{lines:#?}");
-    assert!(site.job("a").is_null() && site.job("b").is_null());
-    let left = site.job("c");
+    assert!(site.server.job("a").is_null() && site.server.job("b").is_null());
+    let left = site.server.job("c");
     assert_eq!((&left["state"], &left["attempts"]), (&json!("ready"), &json!(0)), "{left}");
 }
 
@@ -136,11 +136,11 @@ fn a_drain_that_is_over_gives_the_jobs_back(language: Language) {
     worker.wait_for(&json!({ "runs": "a" }));
     worker.signal(Signal::TERM);
     worker.wait_for(&json!({ "told": "a" }));
-    assert_eq!(site.job("a")["state"], "reserved", "the handler still runs");
+    assert_eq!(site.server.job("a")["state"], "reserved", "the handler still runs");
     // It returns without an error, which does not count any more.
     worker.send("a");
     assert_eq!(events(&worker.ends()), [""; 0]);
-    let back = site.job("a");
+    let back = site.server.job("a");
     assert_eq!((&back["state"], &back["reason"]), (&json!("ready"), &json!("the worker ended")), "{back}");
 }
 
@@ -160,11 +160,11 @@ fn a_worker_goes_on_after_the_server_was_away(language: Language) {
     let listen = site.server.address.to_string();
     site.server = Server::start(&["serve", "--listen", &listen], site.directory.path());
     worker.wait_for(&json!({ "event": "back" }));
-    site.wait_for_state("a", &json!(null));
+    site.server.wait_for_state("a", &json!(null));
     worker.send("b");
-    site.wait_for_state("b", &json!(null));
+    site.server.wait_for_state("b", &json!(null));
     site.add("c", "", json!({}));
-    site.wait_for_state("c", &json!(null));
+    site.server.wait_for_state("c", &json!(null));
     assert_eq!(events(&worker.stop()), ["away -", "back -"]);
 }
 

@@ -40,7 +40,7 @@ fn a_job_ends_as_the_exit_code_of_its_command_says(site: &Site) {
     let mut worker = site.worker(&["--raw", "-j", "3", "--until-empty"], OBEY);
     worker.ends_with(0);
     for (id, _, expected) in cases {
-        let job = site.job(id);
+        let job = site.server.job(id);
         let found = if job.is_null() {
             json!({ "state": null })
         } else {
@@ -48,7 +48,7 @@ fn a_job_ends_as_the_exit_code_of_its_command_says(site: &Site) {
         };
         assert_eq!(found, expected, "{id}");
     }
-    let by = site.job("failed")["history"][0]["by"].clone();
+    let by = site.server.job("failed")["history"][0]["by"].clone();
     let name = by.as_str().and_then(|by| by.rsplit_once(':')).expect("a host and a process id");
     assert_eq!(name.1, worker.child.id().to_string());
 }
@@ -60,7 +60,7 @@ fn the_worker_may_choose_which_exit_codes_bury_when_to_retry_and_what_to_tell() 
     site.add("failed", json!({ "body": "echo secret >&2; exit 65", "retry": ["1h"] }));
     let flags = ["--raw", "--until-empty", "--bury-on", "3,4", "--retry-delay", "90s", "--no-reason"];
     site.worker(&flags, OBEY).ends_with(0);
-    let (buried, failed) = (site.job("buried"), site.job("failed"));
+    let (buried, failed) = (site.server.job("buried"), site.server.job("failed"));
     assert_eq!((&buried["state"], &buried["reason"]), (&json!("dead"), &json!("buried")), "{buried}");
     let [released, due] = [&failed["history"][0]["at"], &failed["due_at"]].map(|moment| {
         moment.as_str().and_then(|text| text.parse::<linger_client::Timestamp>().ok()).expect("a moment")
@@ -86,11 +86,11 @@ fn a_worker_whose_command_cannot_be_run_uses_up_no_attempts(site: &Site) {
         let mut worker = Worker::start(&[&["t"], command].concat(), &[("LINGER_URL", &url)], site.path());
         worker.ends_with(1);
         // On Redis, the order of both is not promised.
-        let (first, other) = if site.job(id)["attempts"] == 1 { (id, "next") } else { ("next", id) };
-        let job = site.job(first);
+        let (first, other) = if site.server.job(id)["attempts"] == 1 { (id, "next") } else { ("next", id) };
+        let job = site.server.job(first);
         assert_eq!((&job["state"], &job["attempts"]), (&json!("delayed"), &json!(1)), "{job}");
         assert!(job["reason"].as_str().is_some_and(|found| found.starts_with(reason)), "{job}");
-        let left = site.job(other);
+        let left = site.server.job(other);
         assert_eq!((&left["state"], &left["attempts"]), (&json!("ready"), &json!(0)), "{left}");
         assert!(worker.errors().contains("the command cannot be run"), "{}", worker.errors());
         for id in [id, "next"] {
@@ -108,7 +108,7 @@ fn a_command_over_its_time_is_killed_with_all_it_started(site: &Site) {
     let processes = [worker.wait_for_pid("self"), worker.wait_for_pid("other")];
     worker.wait_for(&json!({ "event": "release", "id": "a", "reason": "timed out after 200ms: stuck" }));
     processes.iter().for_each(super::Process::wait_until_gone);
-    assert_eq!(site.job("a")["state"], "delayed");
+    assert_eq!(site.server.job("a")["state"], "delayed");
     worker.stop();
 }
 

@@ -115,7 +115,7 @@ fn as_many_commands_as_asked_for_run_at_a_time(site: &Site) {
     }
     let started: Vec<Value> = worker.events().into_iter().filter(|event| event["event"] == "start").collect();
     assert_eq!(started.len(), 3, "{started:#?}");
-    let waiting = ["a", "b", "c", "d"].into_iter().find(|id| site.job(id)["state"] == "ready");
+    let waiting = ["a", "b", "c", "d"].into_iter().find(|id| site.server.job(id)["state"] == "ready");
     let waiting = waiting.expect("one has no place yet");
     let running: Vec<&str> = ["a", "b", "c", "d"].into_iter().filter(|id| *id != waiting).collect();
     site.open(running[0]);
@@ -133,7 +133,8 @@ fn a_worker_ends_after_its_number_of_jobs(site: &Site) {
     }
     let mut worker = site.worker(&["--max-jobs", "2", "-j", "8"], "true");
     worker.ends_with(0);
-    let left: Vec<&str> = ["a", "b", "c"].into_iter().filter(|id| site.job(id)["attempts"] == 0).collect();
+    let left: Vec<&str> =
+        ["a", "b", "c"].into_iter().filter(|id| site.server.job(id)["attempts"] == 0).collect();
     assert_eq!(left.len(), 1);
 }
 
@@ -191,5 +192,5 @@ fn jobs_go_on_when_nobody_reads_the_output() {
     drop(reading);
     let mut child = command.stdout(writing).spawn().expect("linger starts");
     assert!(crate::harness::process::wait_for_exit(&mut child).success());
-    assert!(["a", "b"].iter().all(|id| site.job(id).is_null()));
+    assert!(["a", "b"].iter().all(|id| site.server.job(id).is_null()));
 }

@@ -19,22 +19,6 @@ on_each_engine! {
 const LOCKED: &str =
     "exec 9>lock; flock -n 9 || echo $LINGER_JOB_ATTEMPT >>overlaps; echo self $$; read -r _ <gate";
 
-/// Waits until heartbeats have renewed the reservation this many times.
-#[track_caller]
-fn wait_for_renewals(site: &Site, id: &str, number: usize) {
-    let time_limit = TimeLimit::new();
-    let mut seen = vec![site.job(id)["reserved_until"].clone()];
-    while seen.len() <= number {
-        let until = site.job(id)["reserved_until"].clone();
-        assert!(until.is_string(), "the reservation is over: {}", site.job(id));
-        if seen.last() != Some(&until) {
-            seen.push(until);
-        }
-        time_limit.check(|| format!("{seen:?}"));
-        time_limit.pause_thread();
-    }
-}
-
 /// With the flags as they are by default; the TTR is the job's own.
 fn heartbeats_keep_a_job_for_longer_than_its_ttr(site: &Site) {
     site.gate("gate");
@@ -42,11 +26,11 @@ fn heartbeats_keep_a_job_for_longer_than_its_ttr(site: &Site) {
     let worker = site.worker(&[], LOCKED);
     let _running = worker.wait_for_pid("self");
     // Six thirds of its TTR.
-    wait_for_renewals(site, "a", 6);
-    assert_eq!(site.job("a")["attempts"], 1);
+    site.server.wait_for_renewals("a", 6);
+    assert_eq!(site.server.job("a")["attempts"], 1);
     site.open("gate");
     worker.wait_for(&json!({ "event": "finish", "outcome": "accepted" }));
-    assert!(site.job("a").is_null());
+    assert!(site.server.job("a").is_null());
     worker.stop();
 }
 
@@ -57,7 +41,7 @@ fn the_worker_may_choose_the_ttr() {
     site.add("a", json!({ "ttr": "1h" }));
     let worker = site.worker(&["--ttr", "1s"], LOCKED);
     let _running = worker.wait_for_pid("self");
-    wait_for_renewals(&site, "a", 2);
+    site.server.wait_for_renewals("a", 2);
     site.open("gate");
     worker.wait_for(&json!({ "event": "finish", "outcome": "accepted" }));
     worker.stop();
@@ -146,10 +130,10 @@ fn a_job_that_came_while_the_worker_was_stopped_is_not_started(site: &Site) {
     suspend(&stopped);
     site.add("a", json!({ "ttr": 1, "retry": ["1h"] }));
     // The stopped worker had it for a second.
-    site.wait_for_state("a", &json!("delayed"));
+    site.server.wait_for_state("a", &json!("delayed"));
     stopped.signal(Signal::CONT);
     stopped.wait_for(&json!({ "event": "lost", "id": "a" }));
-    assert_eq!(site.job("a")["attempts"], 1);
+    assert_eq!(site.server.job("a")["attempts"], 1);
     stopped.stop_with_story(&["lost a", "draining -"]);
 }
 

@@ -95,22 +95,6 @@ impl Site {
         assert_eq!(added.status, 201, "{added:?}");
     }
 
-    /// The job as it is now; null if it is gone.
-    fn job(&self, id: &str) -> Value {
-        let found = self.server.call("GET", &format!("/jobs/{id}"), "");
-        if found.status == 404 { Value::Null } else { found.json() }
-    }
-
-    /// Waits until the job is in this state; null for gone.
-    #[track_caller]
-    fn wait_for_state(&self, id: &str, state: &Value) {
-        let time_limit = TimeLimit::new();
-        while self.job(id)["state"] != *state {
-            time_limit.check(|| self.job(id).to_string());
-            time_limit.pause_thread();
-        }
-    }
-
     /// A worker for the topic `t` with these flags whose command is a line of the shell.
     fn worker(&self, flags: &[&str], line: &str) -> Worker {
         self.worker_at(&self.server.url(), flags, line)

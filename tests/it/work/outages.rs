@@ -31,8 +31,8 @@ fn commands_run_on_while_the_server_restarts_and_their_ends_are_reported(site: &
     worker.wait_for(&json!({ "event": "finish", "id": "done", "outcome": "accepted" }));
     worker
         .wait_for(&json!({ "event": "release", "id": "failed", "outcome": "accepted", "reason": "exit 1" }));
-    assert!(site.job("done").is_null());
-    assert_eq!(site.job("failed")["state"], "delayed");
+    assert!(site.server.job("done").is_null());
+    assert_eq!(site.server.job("failed")["state"], "delayed");
     // It goes on.
     site.add("done", json!({}));
     site.open("done");
@@ -54,7 +54,7 @@ fn a_command_runs_on_while_the_server_is_stopped_and_its_end_is_reported(site: &
     site.server.signal(Signal::CONT);
     worker.wait_for(&json!({ "event": "back" }));
     worker.wait_for(&json!({ "event": "finish", "id": "a", "outcome": "accepted" }));
-    assert!(site.job("a").is_null());
+    assert!(site.server.job("a").is_null());
     worker.stop();
 }
 
@@ -68,7 +68,7 @@ fn a_finish_whose_answer_is_lost_is_sent_again(site: &Site) {
         worker.wait_for(&json!({ "event": end, "id": id, "outcome": "accepted" }));
         assert_eq!(proxy.lost(), 1);
     }
-    let states = ["done", "failed", "buried"].map(|id| site.job(id)["state"].clone());
+    let states = ["done", "failed", "buried"].map(|id| site.server.job(id)["state"].clone());
     assert_eq!(states, [json!(null), json!("delayed"), json!("dead")]);
 }
 
@@ -81,7 +81,7 @@ fn a_job_that_another_worker_has_by_now_is_too_late() {
     let worker = site.worker_at(&proxy.url(), &["--on-lost", "keep"], "echo runs; read -r _ <gate");
     worker.wait_for_line("runs");
     proxy.cut();
-    site.wait_for_state("a", &json!("delayed"));
+    site.server.wait_for_state("a", &json!("delayed"));
     site.open("gate");
     proxy.heal();
     let finish = worker.wait_for(&json!({ "event": "finish", "id": "a" }));

@@ -24,8 +24,8 @@ fn the_first_signal_lets_running_commands_end_and_pops_no_more(site: &Site) {
         site.add("later", json!({}));
         site.open("gate");
         worker.ends_with(0);
-        assert!(site.job("a").is_null());
-        let later = site.job("later");
+        assert!(site.server.job("a").is_null());
+        let later = site.server.job("later");
         assert_eq!((&later["state"], &later["attempts"]), (&json!("ready"), &json!(0)), "{later}");
         assert_eq!(site.server.call("DELETE", "/jobs/later", "").status, 204);
     }
@@ -42,7 +42,7 @@ fn the_second_signal_ends_commands_and_gives_their_jobs_back_at_once(site: &Site
     worker.signal(Signal::TERM);
     worker.ends_with(0);
     assert!(!command.runs());
-    let job = site.job("a");
+    let job = site.server.job("a");
     let expected = (&json!("ready"), &json!("the worker ended: asked"));
     assert_eq!((&job["state"], &job["reason"]), expected, "{job}");
 }
@@ -64,7 +64,7 @@ fn the_third_signal_kills_commands() {
     }
     worker.ends_with(0);
     assert!(!command.runs());
-    assert_eq!(site.job("a")["state"], "ready");
+    assert_eq!(site.server.job("a")["state"], "ready");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn commands_are_ended_and_killed_when_the_time_to_drain_is_over() {
     worker.ends_with(0);
     worker.wait_for_line("asked");
     processes.iter().for_each(Process::wait_until_gone);
-    let job = site.job("a");
+    let job = site.server.job("a");
     assert_eq!((&job["state"], &job["reason"]), (&json!("ready"), &json!("the worker ended")), "{job}");
 }
 
@@ -91,7 +91,7 @@ fn a_signal_during_a_poll_ends_the_worker_at_once() {
     worker.ends_with(0);
     site.server.wait_for_parked_polls(0);
     site.add("a", json!({}));
-    assert_eq!(site.job("a")["attempts"], 0);
+    assert_eq!(site.server.job("a")["attempts"], 0);
 }
 
 #[test]
@@ -104,5 +104,5 @@ fn a_stopped_command_still_ends_when_it_is_asked_to() {
     rustix::process::kill_process(command.0, Signal::STOP).expect("it runs");
     worker.ends_with(0);
     worker.wait_for_line("asked");
-    assert_eq!(site.job("a")["reason"], Value::from("timed out after 300ms"));
+    assert_eq!(site.server.job("a")["reason"], Value::from("timed out after 300ms"));
 }

@@ -237,7 +237,7 @@ impl Storm {
             machine.proxy.heal();
             machine.worker.signal(Signal::CONT);
         }
-        self.jobs.iter().for_each(|id| self.site.wait_for_state(id, &Value::Null));
+        self.jobs.iter().for_each(|id| self.site.server.wait_for_state(id, &Value::Null));
         let mut events: Vec<Value> = self.killed.iter().flat_map(Worker::events).collect();
         for machine in &mut self.machines {
             machine.worker.signal(Signal::TERM);

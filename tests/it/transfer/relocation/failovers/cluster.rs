@@ -1,8 +1,8 @@
 //! Failovers in a Cluster: of the server with the mark of the move, and of one that has only jobs.
 
 use super::{
-    JOBS, LAST, Mover, OTHER_JOBS, Producer, REPLACED_AFTER_MS, SOURCE, Setup, assert_explained, embedded,
-    fill, jobs_at, standalone,
+    JOBS, LAST, Mover, OTHER_JOBS, Producer, REPLACED_AFTER_MS, SOURCE, Setup, assert_explained,
+    assert_moved_whole, embedded, fill, jobs_at, standalone,
 };
 use crate::harness::{
     cluster::Cluster,
@@ -59,11 +59,7 @@ fn a_cluster_that_fails_over_during_each_run_is_moved_whole() {
     let copied = || copied().saturating_sub(copied_before);
     fail_over(setup.start(&LAST), &cluster, primary_without_mark(&cluster, &prefix), copied);
     setup.run(&LAST);
-    let acknowledged = producer.end();
-    assert!(server.stop().success());
-    let content = setup.content(SOURCE);
-    content.assert_has(2 * (JOBS + OTHER_JOBS), &acknowledged);
-    setup.assert_moved(&content);
+    assert_moved_whole(&setup, server, producer);
 }
 
 #[test]

@@ -192,6 +192,16 @@ fn fill(server: &Server, name: &str, count: usize) {
     }
 }
 
+/// Ends the producer and the server of the source after a move of two times [`fill`], and asserts that everything that was
+/// acknowledged was moved.
+fn assert_moved_whole(setup: &Setup, server: Server, producer: Producer) {
+    let acknowledged = producer.end();
+    assert!(server.stop().success());
+    let content = setup.content(SOURCE);
+    content.assert_has(2 * (JOBS + OTHER_JOBS), &acknowledged);
+    setup.assert_moved(&content);
+}
+
 /// The jobs under a prefix at a primary.
 fn jobs_at(primary: &RedisServer, prefix: &str) -> usize {
     let mut connection = Resp::connect(primary.address()).expect("the server listens");

@@ -1,8 +1,8 @@
 //! Failovers behind Sentinel, of the source or the target, beside its servers and in the last run.
 
 use super::{
-    JOBS, LAST, Mover, OTHER_JOBS, Producer, REPLACED_AFTER_MS, SOURCE, Setup, assert_explained, embedded,
-    fill, jobs_at, standalone,
+    JOBS, LAST, Mover, OTHER_JOBS, Producer, REPLACED_AFTER_MS, SOURCE, Setup, assert_explained,
+    assert_moved_whole, embedded, fill, jobs_at, standalone,
 };
 use crate::harness::{
     redis::{fresh_prefix, shared},
@@ -82,11 +82,7 @@ fn fail_over_the_source([in_pass, in_last]: [Fault; 2]) {
     let copied = || copied().saturating_sub(copied_before);
     fail_over(setup.start(&LAST), &sentinels, copied, in_last);
     setup.run(&LAST);
-    let acknowledged = producer.end();
-    assert!(server.stop().success());
-    let content = setup.content(SOURCE);
-    content.assert_has(2 * (JOBS + OTHER_JOBS), &acknowledged);
-    setup.assert_moved(&content);
+    assert_moved_whole(&setup, server, producer);
 }
 
 #[test]
