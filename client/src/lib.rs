@@ -49,7 +49,7 @@ pub use model::{
     ReleaseRequest, ReservedJob, Topic, TopicPage, TopicSettings,
 };
 pub use request::{Repeat, Request, Response};
-pub use stats::{EventSummary, Process, Stats, Timeline, TimelineRequest};
+pub use stats::{EventSummary, Process, Stats, Timeline, TimelineRequest, TopicEvents};
 pub use tls::Trust;
 pub use topics::{TopicSort, TopicsRequest, Version};
 pub use url::{InvalidUrl, ServerUrl};

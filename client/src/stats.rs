@@ -55,8 +55,22 @@ pub struct Stats {
     pub minute: EventSummary,
     /// What happened in the last hour.
     pub hour: EventSummary,
+    /// What happened in the last minute by topic, of those where something did; empty unless it was asked for.
+    #[serde(default)]
+    pub topics: Vec<TopicEvents>,
+    /// Whether `topics` has all such topics and all their events; none unless they were asked for.
+    pub topics_complete: Option<bool>,
     /// The server processes whose events these are; the first one answers.
     pub processes: Vec<Process>,
+}
+
+/// What happened to the jobs of a topic.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct TopicEvents {
+    /// The name of the topic.
+    pub topic: String,
+    /// What happened in the last minute.
+    pub minute: EventSummary,
 }
 
 /// How often some events happened, and how late due jobs became ready.
@@ -104,6 +118,12 @@ impl Request {
     pub fn stats() -> Self {
         Self::get("stats", "/stats")
     }
+
+    /// Reads the figures of the whole queue, and what happened in the last minute by topic.
+    #[must_use]
+    pub fn stats_by_topic() -> Self {
+        Self::get("stats", "/stats?by=topic")
+    }
 }
 
 /// Every call fails with [`Error`]; all of them are safe to repeat.
@@ -117,5 +137,10 @@ impl Client {
     /// The figures of the whole queue. They need a token for all topics.
     pub async fn stats(&self) -> Result<Stats, Error> {
         self.send(&Request::stats()).await?.read()
+    }
+
+    /// The figures of the whole queue, and what happened in the last minute by topic. They need a token for all topics.
+    pub async fn stats_by_topic(&self) -> Result<Stats, Error> {
+        self.send(&Request::stats_by_topic()).await?.read()
     }
 }

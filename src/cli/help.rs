@@ -141,8 +141,9 @@ server does not answer, the last figures stay, faint and with their age.
 
 OLDEST is how long the oldest ready job has been due. POLLS counts the polls that wait at the server process that answers. \
 A `!` marks a topic that has ready jobs while no poll waits: no worker runs, or all are busy. Topics with a callback or with \
-paused delivery have no mark. With several server processes no topic has one, because others may have polls. Rates and \
-lateness are those of all topics together; the metrics have them by topic.
+paused delivery have no mark. With several server processes no topic has one, because others may have polls. IN/s, OUT/s and \
+LATE p99 are of the last minute: jobs added, jobs finished, and how late 99 of 100 jobs became ready at most. They are blank \
+where nothing happened, and with a token for some topics. A narrow terminal leaves columns out.
 
 Examples:
   linger top

@@ -147,6 +147,12 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
+/// How often something happened each second of a minute, with one decimal.
+pub(super) fn per_second(per_minute: u64) -> String {
+    let tenths = per_minute.saturating_add(3) / 6;
+    format!("{}.{}", grouped(tenths / 10), tenths % 10)
+}
+
 /// Rows with aligned columns, numbers to the right; the first row is the heading.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

@@ -34,7 +34,7 @@ pub use http::{ByteGauge, GaugeGuard, HttpMetrics};
 pub use labels::{MAX_TOPICS, TopicUsage};
 pub use log::LogMetrics;
 pub use queue::QueueMetrics;
-pub use recent::{EventSummary, RecentEvents};
+pub use recent::{EventSummary, EventsByTopic, RecentEvents};
 pub use spans::SpanMetrics;
 pub use store_reading::StoreReading;
 

@@ -49,7 +49,7 @@ pub struct QueueMetrics {
     store_up: Gauge,
     limits: Family<LimitLabel, Gauge>,
     labels: Arc<Mutex<TopicLabels>>,
-    /// The events of the last hour.
+    /// The events of the last hour, and of the last minute by topic.
     pub recent: Arc<RecentEvents>,
     /// Of callbacks. Their topics share the labels.
     pub callbacks: CallbackMetrics,
@@ -132,27 +132,29 @@ impl QueueMetrics {
 
     /// Counts `event` for `n` jobs of `topic`.
     pub fn count(&self, event: Event, topic: &str, n: u64) {
-        self.recent.count(event, n);
-        self.with_label(topic, |label| {
+        self.with_label(topic, |label, own| {
+            self.recent.count(event, own, n);
             self.events[event as usize].get_or_create(label).inc_by(n);
         });
     }
 
     /// Records that a job of `topic` became ready `late` after its due time.
     pub fn became_ready(&self, topic: &str, late: Duration) {
-        self.recent.became_ready(late);
-        self.with_label(topic, |label| self.lateness.get_or_create(label).observe(late.as_secs_f64()));
+        self.with_label(topic, |label, own| {
+            self.recent.became_ready(own, late);
+            self.lateness.get_or_create(label).observe(late.as_secs_f64());
+        });
     }
 
     /// Records that a job of `topic` was reserved `waited` after it was ready.
     pub fn reserved(&self, topic: &str, waited: Duration) {
-        self.with_label(topic, |label| self.waits.get_or_create(label).observe(waited.as_secs_f64()));
+        self.with_label(topic, |label, _| self.waits.get_or_create(label).observe(waited.as_secs_f64()));
     }
 
     /// Records what became of a call for a job of `topic`, and how long the call took.
     pub fn called(&self, topic: &str, result: CallResult, took: Duration) {
         self.callbacks.ended(result, took);
-        self.with_label(topic, |label| self.callbacks.count(&label.topic, result));
+        self.with_label(topic, |label, _| self.callbacks.count(&label.topic, result));
     }
 
     /// Records the duration of a store operation.
@@ -195,6 +197,7 @@ impl QueueMetrics {
         let mut labels = self.lock();
         for topic in labels.assign(topics, now_us) {
             self.callbacks.forget(&topic);
+            self.recent.forget(&topic);
             let label = TopicLabel { topic };
             for event in &self.events {
                 event.remove(&label);
@@ -225,11 +228,12 @@ impl QueueMetrics {
         sums
     }
 
-    /// Calls `count` with the label of a topic. The labels stay locked meanwhile; otherwise a metric could reappear after
-    /// its topic has lost its label.
-    fn with_label(&self, topic: &str, count: impl FnOnce(&TopicLabel)) {
+    /// Calls `count` with the label of a topic, and with the same if it is the topic's own. The labels stay locked
+    /// meanwhile; otherwise a metric could reappear after its topic has lost its label.
+    fn with_label(&self, topic: &str, count: impl FnOnce(&TopicLabel, Option<&Arc<str>>)) {
         let mut labels = self.lock();
-        count(&TopicLabel { topic: labels.find_or_add(topic).unwrap_or_else(shared_label) });
+        let own = labels.find_or_add(topic);
+        count(&TopicLabel { topic: own.clone().unwrap_or_else(shared_label) }, own.as_ref());
     }
 
     fn lock(&self) -> MutexGuard<'_, TopicLabels> {

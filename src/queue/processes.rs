@@ -2,6 +2,7 @@
 //! for the others. Without viewers nothing is written or read.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -15,7 +16,7 @@ use crate::{
     clock::Clock,
     failure_log::FailureLog,
     job::Timestamp,
-    metrics::{EventSummary, RecentEvents},
+    metrics::{EventSummary, EventsByTopic, RecentEvents},
     store::{self, Notice, NoticeContent, NoticeKind, Store},
 };
 
@@ -29,6 +30,8 @@ const PUBLISH_FOR: Duration = Duration::from_secs(3);
 const ENDED_AFTER: Duration = Duration::from_secs(8);
 /// How long the figures of other processes are shared by those who ask for them.
 const FRESH: Duration = Duration::from_secs(1);
+/// How many bytes the topics take in the notice of a process: some 500 topics with names of usual length.
+const TOPICS_LEN: usize = 48 << 10;
 
 /// A server process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +51,8 @@ pub struct ProcessView {
 pub(super) struct EventsOfAll {
     pub minute: EventSummary,
     pub hour: EventSummary,
+    /// Those of the minute.
+    pub by_topic: EventsByTopic,
     /// Those that count, this one first.
     pub processes: Vec<ProcessView>,
 }
@@ -89,6 +94,7 @@ struct OtherProcess {
     view: ProcessView,
     minute: EventSummary,
     hour: EventSummary,
+    by_topic: EventsByTopic,
 }
 
 impl Processes {
@@ -128,10 +134,12 @@ impl Processes {
             seen_at: now,
         };
         let (minute, hour) = (self.recent.sum(60), self.recent.sum(3_600));
-        let mut events = EventsOfAll { minute, hour, processes: vec![view] };
+        let by_topic = self.recent.minute_by_topic();
+        let mut events = EventsOfAll { minute, hour, by_topic, processes: vec![view] };
         for other in others {
             events.minute.add(&other.minute);
             events.hour.add(&other.hour);
+            events.by_topic.add(other.by_topic);
             events.processes.push(other.view);
         }
         Ok(events)
@@ -209,15 +217,19 @@ impl Processes {
     }
 
     fn content(&self) -> NoticeContent {
+        let by_topic = self.recent.minute_by_topic();
+        let topics = StoredTopic::busiest(&by_topic);
         let stored = StoredProcess {
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_ms: self.started_at.as_millis(),
             minute: StoredSummary::new(&self.recent.sum(60)),
             hour: StoredSummary::new(&self.recent.sum(3_600)),
+            has_all_topics: by_topic.is_complete && topics.len() == by_topic.topics.len(),
+            topics,
         };
         let text = serde_json::to_vec(&stored).expect("every value is a text or a number, or several");
-        NoticeContent::new(text).expect("has a few KiB at most")
+        NoticeContent::new(text).expect("the topics leave 16 KiB for the rest")
     }
 
     fn log_result(&self, error: Option<&store::Error>) {
@@ -245,8 +257,18 @@ struct StoredProcess {
     started_ms: i64,
     minute: StoredSummary,
     hour: StoredSummary,
+    /// The events of the minute by topic, of those with most events.
+    topics: Vec<StoredTopic>,
+    has_all_topics: bool,
 }
 
+#[derive(Serialize, Deserialize)]
+struct StoredTopic {
+    topic: String,
+    minute: StoredSummary,
+}
+
+/// Events that did not happen are left out.
 #[derive(Serialize, Deserialize)]
 struct StoredSummary {
     /// By the names of the metrics.
@@ -257,12 +279,31 @@ struct StoredSummary {
 
 impl StoredSummary {
     fn new(summary: &EventSummary) -> Self {
-        let events = summary.named_counts().map(|(name, count)| (name.to_owned(), count)).collect();
-        Self { events, late: summary.late_steps().to_vec() }
+        let happened = summary.named_counts().filter(|(_, count)| *count > 0);
+        let events = happened.map(|(name, count)| (name.to_owned(), count)).collect();
+        let was_late = summary.late_steps().iter().any(|count| *count > 0);
+        Self { events, late: if was_late { summary.late_steps().to_vec() } else { Vec::new() } }
     }
 
     fn read(&self) -> EventSummary {
         EventSummary::from_parts(|name| self.events.get(name).copied().unwrap_or(0), &self.late)
+    }
+}
+
+impl StoredTopic {
+    /// The topics with most events, as many as a notice has room for.
+    fn busiest(by_topic: &EventsByTopic) -> Vec<Self> {
+        let mut topics: Vec<_> = by_topic.topics.iter().collect();
+        topics
+            .sort_by_key(|(_, summary)| Reverse(summary.named_counts().map(|(_, count)| count).sum::<u64>()));
+        let mut left = TOPICS_LEN;
+        let stored = topics.into_iter().map_while(|(topic, summary)| {
+            let stored = Self { topic: topic.to_string(), minute: StoredSummary::new(summary) };
+            let text = serde_json::to_vec(&stored).expect("every value is a text or a number, or several");
+            left = left.checked_sub(text.len() + 1)?;
+            Some(stored)
+        });
+        stored.collect()
     }
 }
 
@@ -276,5 +317,7 @@ fn read_notice(notice: &Notice, now: Timestamp) -> Option<OtherProcess> {
         started_at: Timestamp::from_millis(stored.started_ms),
         seen_at: Timestamp::from_millis(now.as_millis().saturating_sub(age_ms)),
     };
-    Some(OtherProcess { view, minute: stored.minute.read(), hour: stored.hour.read() })
+    let topics = stored.topics.into_iter().map(|topic| (topic.topic.into(), topic.minute.read()));
+    let by_topic = EventsByTopic { topics: topics.collect(), is_complete: stored.has_all_topics };
+    Some(OtherProcess { view, minute: stored.minute.read(), hour: stored.hour.read(), by_topic })
 }

@@ -82,8 +82,8 @@ impl Queue {
     pub async fn stats(&self) -> Result<StatsView> {
         let minute = Span::new(Minute::containing(self.clock.now()), 1, 1).expect("a minute is a span");
         let view = self.views.timeline(TimelineOf::All, minute).await?;
-        let EventsOfAll { minute, hour, processes } = self.processes.events().await?;
-        Ok(StatsView { now: view.now, totals: view.timeline.totals, minute, hour, processes })
+        let EventsOfAll { minute, hour, by_topic, processes } = self.processes.events().await?;
+        Ok(StatsView { now: view.now, totals: view.timeline.totals, minute, hour, by_topic, processes })
     }
 
     fn view(&self, topic: &Topic, stats: TopicStats) -> TopicView {

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     clock::Clock,
     job::{State, Timestamp, Topic, TopicFilter},
-    metrics::EventSummary,
+    metrics::{EventSummary, EventsByTopic},
     store::{Span, Store, Timeline, Totals},
 };
 
@@ -63,6 +63,8 @@ pub struct StatsView {
     pub minute: EventSummary,
     /// The events of the last hour.
     pub hour: EventSummary,
+    /// The events of the last minute by topic.
+    pub by_topic: EventsByTopic,
     /// The processes whose events these are. One that has not heard yet that somebody looks is missing.
     pub processes: Vec<ProcessView>,
 }

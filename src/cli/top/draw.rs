@@ -8,7 +8,7 @@ use super::{
     table::{self, shortened},
 };
 use crate::{
-    cli::text::{grouped, span},
+    cli::text::{grouped, per_second, span},
     printable::escape_line,
 };
 
@@ -19,11 +19,14 @@ const HELP: &[&str] = &[
     "Up, Down, j, k   scroll a line; PageUp, PageDown a page; Home, End",
     "h, ?             show or leave this help",
     "",
-    "OLDEST  How long the oldest ready job has been due.",
-    "POLLS   Polls that wait at the server process that answers.",
-    "!       There are ready jobs, and no poll waits: no worker runs, or all are",
-    "        busy. Topics with a callback or with paused delivery have no mark.",
-    "        With several server processes none has: others may have polls.",
+    "IN/s, OUT/s  Jobs added and finished each second, in the last minute.",
+    "LATE p99     How late 99 of 100 jobs became ready at most, in that minute.",
+    "OLDEST       How long the oldest ready job has been due.",
+    "POLLS        Polls that wait at the server process that answers.",
+    "!            There are ready jobs, and no poll waits: no worker runs, or all",
+    "             are busy. Topics with a callback or with paused delivery have no",
+    "             mark. With several server processes none has: others may have",
+    "             polls.",
 ];
 
 const KEYS: &str = "q quit  s sort  h help";
@@ -123,6 +126,7 @@ fn summary(reading: &Reading) -> Vec<String> {
 fn totals(stats: &Stats) -> [String; 2] {
     let (counts, minute) = (stats.counts, stats.minute);
     let late = minute.late_p99.map_or(String::new(), |late| format!(", late p99 {}", span(late)));
+    let lacks = if stats.topics_complete == Some(false) { ", in part by topic" } else { "" };
     let [added, finished] = [minute.added, minute.finished].map(per_second);
     [
         format!(
@@ -132,14 +136,8 @@ fn totals(stats: &Stats) -> [String; 2] {
             grouped(counts.reserved),
             grouped(counts.dead)
         ),
-        format!("last minute: in {added}/s, out {finished}/s, {} died{late}", grouped(minute.died)),
+        format!("last minute: in {added}/s, out {finished}/s, {} died{late}{lacks}", grouped(minute.died)),
     ]
-}
-
-/// How often something happened each second of a minute, with one decimal.
-fn per_second(per_minute: u64) -> String {
-    let tenths = per_minute.saturating_add(3) / 6;
-    format!("{}.{}", grouped(tenths / 10), tenths % 10)
 }
 
 fn help(lines: usize, width: usize) -> Vec<StyledLine> {

@@ -1,6 +1,8 @@
 //! What `linger top` reads of the server at one time. Does not know how it is shown.
 
-use linger_client::{Request, Response, Stats, Timestamp, Topic, TopicSort, TopicsRequest, Version};
+use linger_client::{
+    EventSummary, Request, Response, Stats, Timestamp, Topic, TopicSort, TopicsRequest, Version,
+};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
@@ -40,7 +42,7 @@ pub(super) async fn read(
     prefix: Option<&str>,
 ) -> Result<Answers, Failure> {
     let version = call(Request::version()).await?;
-    let stats = match call(Request::stats()).await {
+    let stats = match call(Request::stats_by_topic()).await {
         Ok(stats) => Some(stats),
         // A token for some topics may list those all the same.
         Err(failure) if failure.exit == Exit::NotAllowed => None,
@@ -59,6 +61,13 @@ impl Reading {
             // Only Redis is shared by processes.
             None => self.version.engine == "embedded",
         }
+    }
+
+    /// What happened to the jobs of a topic in the last minute; none if nothing did, or if it is not known.
+    pub fn minute_of(&self, topic: &str) -> Option<&EventSummary> {
+        let stats = self.stats.as_ref()?;
+        let at = stats.topics.binary_search_by(|events| events.topic.as_str().cmp(topic)).ok()?;
+        Some(&stats.topics[at].minute)
     }
 }
 

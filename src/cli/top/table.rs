@@ -1,38 +1,53 @@
 //! The table of topics as lines of text: which columns fit, and how wide each is.
 
-use linger_client::{Timestamp, Topic};
+use linger_client::{EventSummary, Timestamp, Topic};
 
 use super::reading::Reading;
 use crate::{
-    cli::text::{grouped, paused, span},
+    cli::text::{grouped, paused, per_second, span},
     printable::escape_line,
 };
 
 /// Columns that the names of topics have at least, unless even one figure beside them leaves less.
 const SHORTEST_NAME: usize = 12;
+/// Columns that longer names get before there is room for what ranks below the pauses.
+const READABLE_NAME: usize = 24;
 /// Columns that the names have at most: the API allows no longer ones.
 const LONGEST_NAME: usize = 128;
 const GAP: &str = "  ";
 /// The mark, and the blank before it.
 const MARK: usize = 2;
-/// Columns that a pause takes.
-const LONGEST_PAUSE: usize = "delivery".len();
+/// Columns that a pause and the gap before it take.
+const PAUSES: usize = GAP.len() + "delivery".len();
+/// The rank of the pauses among the columns, when a topic is paused.
+const PAUSE_RANK: u8 = 5;
+
+/// A topic as the cells show it.
+struct ShownTopic<'a> {
+    topic: &'a Topic,
+    /// What happened in the last minute.
+    minute: Option<&'a EventSummary>,
+    now: Timestamp,
+}
 
 /// A column beside the names.
 struct Column {
     heading: &'static str,
-    cell: fn(&Topic, Timestamp) -> String,
+    cell: fn(&ShownTopic<'_>) -> String,
     /// Which columns stay in a narrow terminal: those with the lowest numbers.
     rank: u8,
 }
 
 const COLUMNS: &[Column] = &[
-    Column { heading: "DELAYED", cell: |topic, _| grouped(topic.counts.delayed), rank: 4 },
-    Column { heading: "READY", cell: |topic, _| grouped(topic.counts.ready), rank: 0 },
-    Column { heading: "RESERVED", cell: |topic, _| grouped(topic.counts.reserved), rank: 5 },
-    Column { heading: "DEAD", cell: |topic, _| grouped(topic.counts.dead), rank: 3 },
+    Column { heading: "DELAYED", cell: |shown| grouped(shown.topic.counts.delayed), rank: 4 },
+    Column { heading: "READY", cell: |shown| grouped(shown.topic.counts.ready), rank: 0 },
+    Column { heading: "RESERVED", cell: |shown| grouped(shown.topic.counts.reserved), rank: 9 },
+    Column { heading: "DEAD", cell: |shown| grouped(shown.topic.counts.dead), rank: 3 },
+    Column { heading: "IN/s", cell: |shown| rate(shown, |minute| minute.added), rank: 7 },
+    Column { heading: "OUT/s", cell: |shown| rate(shown, |minute| minute.finished), rank: 6 },
+    Column { heading: "LATE p99", cell: late, rank: 8 },
     Column { heading: "OLDEST", cell: oldest, rank: 1 },
-    Column { heading: "POLLS", cell: |topic, _| grouped(topic.waiting as u64), rank: 2 },
+    Column { heading: "POLLS", cell: |shown| grouped(shown.topic.waiting as u64), rank: 2 },
 ];
 
 /// A column with its cells.
@@ -54,10 +69,10 @@ pub(super) struct Row {
 pub(super) fn rows(reading: &Reading, width: usize) -> Vec<Row> {
     let topics = &reading.topics;
     let names: Vec<_> = topics.iter().map(|topic| escape_line(&topic.topic)).collect();
-    let columns = fitting(topics, reading.now, width);
-    let others = width_of(&columns);
+    let Fitting { columns, shows_pauses } = fitting(reading, longest(&names, SHORTEST_NAME), width);
+    let pauses = if shows_pauses { PAUSES } else { 0 };
+    let others = width_of(&columns) + pauses;
     let name_width = longest(&names, SHORTEST_NAME).min(LONGEST_NAME).min(width.saturating_sub(others));
-    let shows_pauses = name_width + others + GAP.len() + LONGEST_PAUSE <= width;
     let line = |name: &str, cell: &dyn Fn(&Filled) -> String, mark: &str, paused: &str| {
         let mut line = format!("{:<name_width$}", shortened(name, name_width));
         for column in &columns {
@@ -80,21 +95,39 @@ pub(super) fn rows(reading: &Reading, width: usize) -> Vec<Row> {
     rows
 }
 
-/// The columns that fit beside the names, at least one.
-fn fitting(topics: &[Topic], now: Timestamp, width: usize) -> Vec<Filled> {
+/// What fits beside the names.
+struct Fitting {
+    /// At least one.
+    columns: Vec<Filled>,
+    shows_pauses: bool,
+}
+
+/// Finds what fits beside names of at most `longest_name` characters.
+fn fitting(reading: &Reading, longest_name: usize, width: usize) -> Fitting {
+    let show = |topic| ShownTopic { topic, minute: reading.minute_of(&topic.topic), now: reading.now };
+    let topics: Vec<_> = reading.topics.iter().map(show).collect();
     let fill = |column: &'static Column| {
-        let cells: Vec<_> = topics.iter().map(|topic| (column.cell)(topic, now)).collect();
+        let cells: Vec<_> = topics.iter().map(column.cell).collect();
         let width = longest(&cells, column.heading.len());
         Filled { column, cells, width }
     };
     let mut columns: Vec<_> = COLUMNS.iter().map(fill).collect();
+    let mut shows_pauses = reading.topics.iter().any(|topic| !paused(topic.paused).is_empty());
     while columns.len() > 1
-        && SHORTEST_NAME + width_of(&columns) > width
         && let Some(last) = (0..columns.len()).max_by_key(|at| columns[*at].column.rank)
     {
-        columns.remove(last);
+        let rank = columns[last].column.rank;
+        let name = if rank > PAUSE_RANK { longest_name.min(READABLE_NAME) } else { SHORTEST_NAME };
+        if name + width_of(&columns) + if shows_pauses { PAUSES } else { 0 } <= width {
+            break;
+        }
+        if shows_pauses && rank < PAUSE_RANK {
+            shows_pauses = false;
+        } else {
+            columns.remove(last);
+        }
     }
-    columns
+    Fitting { columns, shows_pauses }
 }
 
 /// How much the columns and the mark take.
@@ -111,8 +144,17 @@ fn is_unattended(topic: &Topic) -> bool {
     topic.counts.ready > 0 && topic.waiting == 0 && !topic.settings.has_callback && !topic.paused.delivery
 }
 
-fn oldest(topic: &Topic, now: Timestamp) -> String {
-    let age = topic.oldest_overdue_at.map(|due_at| now.duration_since(due_at));
+/// How often something happened each second; blank if nothing did in the last minute.
+fn rate(shown: &ShownTopic<'_>, count: fn(&EventSummary) -> u64) -> String {
+    shown.minute.map_or(String::new(), |minute| per_second(count(minute)))
+}
+
+fn late(shown: &ShownTopic<'_>) -> String {
+    shown.minute.and_then(|minute| minute.late_p99).map_or(String::new(), span)
+}
+
+fn oldest(shown: &ShownTopic<'_>) -> String {
+    let age = shown.topic.oldest_overdue_at.map(|due_at| shown.now.duration_since(due_at));
     // The figures may have been read a little before the list.
     age.map_or(String::new(), |age| span(age.try_into().unwrap_or_default()))
 }

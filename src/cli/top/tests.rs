@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linger_client::{Timestamp, Topic, TopicSort};
+use linger_client::{Timestamp, Topic, TopicEvents, TopicSort};
 
 use super::{
     draw::{Style, StyledLine, lines, rows},
@@ -41,9 +41,12 @@ fn topics() -> Vec<Topic> {
 
 fn state(topics: Vec<Topic>) -> State {
     let summary = r#"{"added":186,"delivered":120,"finished":120,"died":1,"late_p99":0.009}"#;
+    let mail = r#"{"added":61,"delivered":0,"finished":0,"died":0}"#;
     let stats = format!(
         r#"{{"now":"2026-11-22T06:10:00Z","counts":{{"delayed":1423,"ready":19,"reserved":4,"dead":7}},
-            "minute":{summary},"hour":{summary},"processes":[{{"name":"web-1/4242","version":"0.1.0"}}]}}"#
+            "minute":{summary},"hour":{summary},"processes":[{{"name":"web-1/4242","version":"0.1.0"}}],
+            "topics":[{{"topic":"mail","minute":{mail}}},{{"topic":"payment-notify","minute":{summary}}}],
+            "topics_complete":true}}"#
     );
     let version = r#"{"version":"0.1.0","engine":"embedded","engine_version":"3.53.0","durability":"sync"}"#;
     State {
@@ -79,22 +82,52 @@ fn texts(state: &State, now_us: i64, width: u16, height: u16) -> Vec<String> {
 }
 
 #[test]
-fn a_terminal_of_80_by_24_shows_everything() {
+fn a_terminal_of_80_by_24_shows_what_matters_most() {
     let shown = texts(&state(topics()), 11 * SECOND_US, 80, 24);
     let expected = [
         "linger top  http://127.0.0.1:9277                             ready, data 1s old",
         "all topics: 1,423 delayed, 19 ready, 4 reserved, 7 dead",
         "last minute: in 3.1/s, out 2.0/s, 1 died, late p99 9ms",
         "linger 0.1.0, embedded 3.53.0, 1 process",
-        "TOPIC           DELAYED  READY  RESERVED  DEAD  OLDEST  POLLS    PAUSED",
-        "payment-notify    1,411      3         4     7     41s      0 !",
-        "mail                  0      2         0     0     41s      1",
-        "hooks                12      5         0     0     41s      0",
-        "stopped               0      9         0     0     41s      0    both",
+        "TOPIC           DELAYED  READY  DEAD  IN/s  OUT/s  OLDEST  POLLS    PAUSED",
+        "payment-notify    1,411      3     7   3.1    2.0     41s      0 !",
+        "mail                  0      2     0   1.0    0.0     41s      1",
+        "hooks                12      5     0                  41s      0",
+        "stopped               0      9     0                  41s      0    both",
     ];
     assert_eq!(shown[..9], expected);
     assert!(shown[9..23].iter().all(String::is_empty), "{shown:?}");
     assert_eq!(shown[23], "4 topics by ready                                         q quit  s sort  h help");
+}
+
+#[test]
+fn a_wider_terminal_shows_everything() {
+    let all = state(topics());
+    let heading = |state: &State, width| texts(state, 11 * SECOND_US, width, 24)[4].clone();
+    let shown = texts(&all, 11 * SECOND_US, 100, 24);
+    let expected = [
+        "TOPIC           DELAYED  READY  RESERVED  DEAD  IN/s  OUT/s  LATE p99  OLDEST  POLLS    PAUSED",
+        "payment-notify    1,411      3         4     7   3.1    2.0       9ms     41s      0 !",
+        "mail                  0      2         0     0   1.0    0.0               41s      1",
+        "hooks                12      5         0     0                            41s      0",
+        "stopped               0      9         0     0                            41s      0    both",
+    ];
+    assert_eq!(shown[4..9], expected);
+    // Where no topic is paused, there is room for another column.
+    let open = state(topics().into_iter().take(3).collect());
+    let without = "TOPIC           DELAYED  READY  DEAD  IN/s  OUT/s  LATE p99  OLDEST  POLLS";
+    assert_eq!(heading(&open, 80), without);
+    let some = state(topics());
+    assert_eq!(heading(&some, 64), "TOPIC           DELAYED  READY  DEAD  OLDEST  POLLS    PAUSED");
+    assert_eq!(heading(&some, 60), "TOPIC           DELAYED  READY  DEAD  OLDEST  POLLS");
+}
+
+#[test]
+fn rates_that_may_be_too_low_are_named() {
+    let mut state = state(topics());
+    state.reading.stats.as_mut().expect("there are totals").topics_complete = Some(false);
+    let shown = texts(&state, 10 * SECOND_US, 80, 24);
+    assert_eq!(shown[2], "last minute: in 3.1/s, out 2.0/s, 1 died, late p99 9ms, in part by topic");
 }
 
 #[test]
@@ -118,14 +151,19 @@ fn a_small_terminal_keeps_the_most_important_columns() {
 #[test]
 fn a_large_terminal_shows_long_names_whole() {
     let name = "n".repeat(128);
-    let shown = texts(&state(vec![topic(&name, [9_876_543_210, 1, 0, 0], 0, "")]), 10 * SECOND_US, 200, 50);
-    let heading =
-        format!("TOPIC{}        DELAYED  READY  RESERVED  DEAD  OLDEST  POLLS    PAUSED", " ".repeat(123));
+    let shown = texts(&state(vec![topic(&name, [9_876_543_210, 1, 0, 0], 0, "")]), 10 * SECOND_US, 220, 50);
+    let heading = format!(
+        "TOPIC{}        DELAYED  READY  RESERVED  DEAD  IN/s  OUT/s  LATE p99  OLDEST  POLLS",
+        " ".repeat(123)
+    );
     assert_eq!(shown[4], heading);
-    assert_eq!(shown[5], format!("{name}  9,876,543,210      1         0     0     41s      0 !"));
-    assert_eq!(shown[49].len(), 200);
-    let heading = &drawn(&state(topics()), 10 * SECOND_US, 200, 50)[4];
-    assert_eq!((heading.text.len(), heading.style), (200, Style::Heading), "it is a bar");
+    assert_eq!(
+        shown[5],
+        format!("{name}  9,876,543,210      1         0     0{}     41s      0 !", " ".repeat(23))
+    );
+    assert_eq!(shown[49].len(), 220);
+    let heading = &drawn(&state(topics()), 10 * SECOND_US, 220, 50)[4];
+    assert_eq!((heading.text.len(), heading.style), (220, Style::Heading), "it is a bar");
 }
 
 #[test]
@@ -164,7 +202,7 @@ fn while_the_server_is_away_the_last_figures_stay_faint_with_their_age() {
         "linger top  http://127.0.0.1:9277                        no answer, data 62s old"
     );
     assert_eq!((&*shown[1].text, shown[1].style), ("stats: Connection refused", Style::Bad));
-    assert_eq!(shown[6].text, "payment-notify    1,411      3         4     7     41s      0 !");
+    assert_eq!(shown[6].text, "payment-notify    1,411      3     7   3.1    2.0     41s      0 !");
     assert!(shown[2..5].iter().chain(&shown[6..10]).all(|line| line.style == Style::Faint), "{shown:?}");
     let reading = super::tests::state(topics()).reading;
     state.receive(Ok(reading), 73 * SECOND_US);
@@ -239,6 +277,7 @@ fn the_largest_figures_are_shown_and_add_up_to_no_panic() {
     let mut state = state(vec![topic("t", [most; 4], most, "")]);
     let stats = state.reading.stats.as_mut().expect("there are totals");
     stats.minute.added = most;
+    stats.topics[0] = TopicEvents { topic: "t".to_owned(), minute: stats.minute };
     let shown = texts(&state, 10 * SECOND_US, 200, 24);
     assert!(shown[2].starts_with("last minute: in 307,445,734,561,825,860.2/s"), "{shown:?}");
     assert!(shown[5].contains("18,446,744,073,709,551,615"), "{shown:?}");
@@ -297,6 +336,8 @@ fn keys_scroll_within_the_topics_and_change_the_order() {
 #[test]
 fn printed_once_the_table_is_as_wide_as_it_needs_to_be() {
     let rows = table::rows(&state(topics()).reading, usize::MAX);
-    assert_eq!(rows[0].text, "TOPIC           DELAYED  READY  RESERVED  DEAD  OLDEST  POLLS    PAUSED");
+    let all =
+        "TOPIC           DELAYED  READY  RESERVED  DEAD  IN/s  OUT/s  LATE p99  OLDEST  POLLS    PAUSED";
+    assert_eq!(rows[0].text, all);
     assert_eq!(rows.iter().map(|row| row.has_mark).collect::<Vec<_>>(), [false, true, false, false, false]);
 }

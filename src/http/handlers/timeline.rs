@@ -10,7 +10,7 @@ use crate::{
         access::{self, Authenticated},
         app::App,
         wire::{
-            parameters::{NoQuery, Query},
+            parameters::Query,
             responses, stats,
             values::{self, ParseResult},
         },
@@ -54,8 +54,10 @@ pub async fn get(
 }
 
 /// `GET /stats`.
-pub async fn stats(State(app): State<App>, _: NoQuery) -> HandlerResult {
-    Ok(stats::response(&app.queue.stats().await?))
+pub async fn stats(State(app): State<App>, mut query: Query) -> HandlerResult {
+    let by_topic = query.optional("by", by_topic).is_some();
+    query.finish()?;
+    Ok(stats::response(&app.queue.stats().await?, by_topic))
 }
 
 fn by_topic(text: &str) -> ParseResult<()> {

@@ -8,8 +8,8 @@ use crate::{
     queue::StatsView,
 };
 
-/// The figures of the whole queue.
-pub fn response(stats: &StatsView) -> Response {
+/// The figures of the whole queue, and if asked for, those of the last minute by topic.
+pub fn response(stats: &StatsView, by_topic: bool) -> Response {
     json::object_response(|object| {
         object.timestamp("now", stats.now);
         object.object("counts", |counts| {
@@ -20,6 +20,15 @@ pub fn response(stats: &StatsView) -> Response {
         });
         object.object("minute", |object| write_summary(object, &stats.minute));
         object.object("hour", |object| write_summary(object, &stats.hour));
+        if by_topic {
+            object.list("topics", &stats.by_topic.topics, |(topic, minute), out| {
+                let mut object = ObjectWriter::new(out);
+                object.text("topic", topic);
+                object.object("minute", |object| write_summary(object, minute));
+                object.end();
+            });
+            object.flag("topics_complete", stats.by_topic.is_complete);
+        }
         object.list("processes", &stats.processes, |process, out| {
             let mut object = ObjectWriter::new(out);
             object.text("name", &process.name);

@@ -33,10 +33,19 @@ async fn the_figures_tell_what_is_there_and_what_happened(engine: Engine) {
     });
     assert_eq!((&seen["minute"], &seen["hour"]), (&expected, &expected));
     assert_eq!(seen["processes"].as_array().map(Vec::len), Some(1));
+    api.add(r#"{"topic":"a","delay":0}"#).await;
+    let by_topic = api.get("/stats?by=topic").await.expect(200).json();
+    let mut of_a = expected.clone();
+    (of_a["added"], of_a["delivered"], of_a["finished"], of_a["died"]) =
+        (json!(1), json!(0), json!(0), json!(0));
+    let topics = json!([{ "topic": "a", "minute": of_a }, { "topic": "t", "minute": expected }]);
+    assert_eq!((&by_topic["topics"], &by_topic["topics_complete"]), (&topics, &json!(true)));
+    assert!(seen.get("topics").is_none() && seen.get("topics_complete").is_none(), "{seen}");
+    api.get("/stats?by=state").await.expect_problem(400, "invalid_parameter");
     api.advance_and_promote(seconds(90)).await;
     let later = api.get("/stats").await.expect(200).json();
-    assert_eq!(later["counts"]["ready"], 2);
-    assert_eq!((&later["minute"]["added"], &later["hour"]["added"]), (&json!(0), &json!(5)));
+    assert_eq!(later["counts"]["ready"], 3);
+    assert_eq!((&later["minute"]["added"], &later["hour"]["added"]), (&json!(0), &json!(6)));
     assert_eq!((&later["minute"]["late_p50"], &later["hour"]["late_p99"]), (&json!(30), &json!(30)));
 }
 

@@ -133,8 +133,8 @@ steps of 2h, as of [..]
     ),
     (
         &["top", "--sort", "name", "--prefix", "ne"],
-        "TOPIC         DELAYED  READY  RESERVED  DEAD  OLDEST  POLLS    PAUSED
-news                1      0         0     0              0",
+        "TOPIC         DELAYED  READY  RESERVED  DEAD  IN/s  OUT/s  LATE p99  OLDEST  POLLS
+news                1      0         0     0   0.0    0.0                        0",
         r#"{"version":{[..]},"stats":{"now":"[..]},"topics":[{"topic":"news",[..]}]}"#,
     ),
     (

@@ -45,7 +45,7 @@ fn shows_topics_until_q(cli: &Cli) {
     assert!(screen.lines().any(shows_mail), "{screen}");
     let lines: Vec<&str> = screen.lines().collect();
     assert!(lines[0].starts_with("linger top  http://127.0.0.1:"), "{screen}");
-    assert_eq!(lines[4], "TOPIC         DELAYED  READY  RESERVED  DEAD  OLDEST  POLLS    PAUSED");
+    assert_eq!(lines[4], "TOPIC         DELAYED  READY  DEAD  IN/s  OUT/s  LATE p99  OLDEST  POLLS");
     cli.succeed(&["topic", "pause", "news"]);
     terminal.wait_for(|line| line.starts_with("news ") && line.ends_with("  both"));
     terminal.press("s");
@@ -261,6 +261,9 @@ fn without_a_terminal_one_object_is_printed() {
     let printed: Value = serde_json::from_str(&printed).expect("is JSON");
     assert_eq!(printed["version"]["engine"], "embedded");
     assert_eq!(printed["stats"]["counts"]["delayed"], 1);
+    let minutes = &printed["stats"]["topics"];
+    let added = [0, 1].map(|n| (&minutes[n]["topic"], &minutes[n]["minute"]["added"]));
+    assert_eq!(added, [(&"mail".into(), &1.into()), (&"news".into(), &1.into())]);
     let topics = printed["topics"].as_array().expect("are listed");
     let names: Vec<_> = topics.iter().map(|topic| topic["topic"].as_str()).collect();
     assert_eq!(names, [Some("news"), Some("mail")]);

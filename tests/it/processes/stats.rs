@@ -9,7 +9,7 @@ use crate::harness::{client::Client, wait::TimeLimit};
 async fn stats_of(client: &mut Client, processes: usize) -> Value {
     let time_limit = TimeLimit::new();
     loop {
-        let stats = get(client, "/stats").await.json();
+        let stats = get(client, "/stats?by=topic").await.json();
         if stats["processes"].as_array().map(Vec::len) == Some(processes) {
             return stats;
         }
@@ -22,12 +22,16 @@ async fn stats_of(client: &mut Client, processes: usize) -> Value {
 async fn the_figures_are_those_of_all_processes_that_live() {
     let directory = SharedPrefix::new();
     let ((first, mut one), (mut two, mut two_client)) = (directory.start(), directory.start());
-    for id in ["a", "b"] {
-        add(&mut two_client, json!({"topic": "t", "id": id, "delay": "1h"})).await;
+    for (id, topic) in [("a", "t"), ("b", "u")] {
+        add(&mut two_client, json!({"topic": topic, "id": id, "delay": "1h"})).await;
     }
     add(&mut one, json!({"topic": "t", "id": "c", "delay": "1h"})).await;
     let both = stats_of(&mut one, 2).await;
     assert_eq!((&both["hour"]["added"], &both["counts"]["delayed"]), (&json!(3), &json!(3)), "{both}");
+    let topics: Vec<_> =
+        [0, 1].map(|n| (&both["topics"][n]["topic"], &both["topics"][n]["minute"]["added"])).into();
+    assert_eq!(topics, [(&json!("t"), &json!(2)), (&json!("u"), &json!(1))], "{both}");
+    assert_eq!(both["topics_complete"], json!(true));
     let names: Vec<&str> = [0, 1].map(|n| both["processes"][n]["name"].as_str().expect("a name")).to_vec();
     let pids = [first.pid(), two.pid()];
     assert!(names.iter().zip(pids).all(|(name, pid)| name.ends_with(&format!("/{pid}"))), "{names:?}");

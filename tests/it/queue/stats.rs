@@ -96,6 +96,52 @@ async fn the_figures_are_those_of_all_processes() {
     assert_eq!((other_way.minute.count(Event::Added), other_way.processes.len()), (3, 1), "one was not told");
 }
 
+/// How many jobs were added to each topic in the last minute, as far as that is known.
+fn added(stats: &StatsView) -> Vec<(&str, u64)> {
+    stats.by_topic.topics.iter().map(|(topic, minute)| (&**topic, minute.count(Event::Added))).collect()
+}
+
+#[tokio::test]
+async fn the_last_minute_by_topic_is_that_of_all_processes() {
+    let (clock, one, two) = processes();
+    one.metrics.queue.count(Event::Added, "mail", 1);
+    two.metrics.queue.count(Event::Added, "mail", 2);
+    two.metrics.queue.count(Event::Added, "news", 4);
+    two.metrics.queue.became_ready("mail", seconds(30));
+    two.note().await;
+    let both = one.stats().await;
+    assert_eq!((added(&both), both.by_topic.is_complete), (vec![("mail", 3), ("news", 4)], true));
+    assert_eq!(both.by_topic.topics["mail"].lateness(990), Some(seconds(30)));
+    clock.advance(seconds(90));
+    two.note().await;
+    let later = one.stats().await;
+    assert_eq!((added(&later), later.by_topic.is_complete), (vec![], true), "the minute is over");
+    assert_eq!((later.processes.len(), later.hour.count(Event::Added)), (2, 7));
+}
+
+#[tokio::test]
+async fn topics_that_a_notice_has_no_room_for_are_not_passed_over_in_silence() {
+    let (clock, one, two) = processes();
+    let name = |n: usize| format!("{n:04}{}", "x".repeat(124));
+    for n in 0..1_000 {
+        two.metrics.queue.count(Event::Added, &name(n), n as u64);
+    }
+    let own = two.stats().await;
+    assert!(own.by_topic.is_complete && own.by_topic.topics.len() == 1_000);
+    two.note().await;
+    let seen = one.stats().await;
+    assert_eq!((seen.processes.len(), seen.minute.count(Event::Added)), (2, 499_500));
+    let topics = added(&seen);
+    assert!(!seen.by_topic.is_complete && topics.len() > 200 && topics.len() < 1_000, "{}", topics.len());
+    assert_eq!(topics.last(), Some(&(&*name(999), 999)), "those with most events are told");
+    // One more than the topics that have labels is not counted apart.
+    two.metrics.queue.count(Event::Added, "one-more", 1);
+    let own = two.stats().await;
+    assert!(!own.by_topic.is_complete && !own.by_topic.topics.contains_key("one-more"));
+    pass(&clock, 75).await;
+    assert!(two.stats().await.by_topic.is_complete, "nothing happened for a minute");
+}
+
 #[tokio::test]
 async fn figures_are_noted_only_while_somebody_looks() {
     let (clock, one, two) = processes();
