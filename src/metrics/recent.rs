@@ -188,9 +188,15 @@ impl RecentEvents {
         of_topic.change(number, change);
     }
 
-    /// Forgets what happened to the jobs of a topic that has lost its label.
+    /// Counts what happened to the jobs of a topic that has lost its label among those of topics without one.
     pub(super) fn forget(&self, label: &str) {
-        self.lock().topics.remove(label);
+        let recorded = &mut *self.lock();
+        let (Some(spans), Some(now)) = (recorded.topics.remove(label), self.span_now()) else { return };
+        // An older span would take the place of a newer one.
+        let latest = now - TOPIC_SPANS as i64 + 1..=now;
+        for span in spans.0.iter().filter(|span| latest.contains(&span.number)) {
+            recorded.others.change(span.number, |sum| sum.add(&span.summary));
+        }
     }
 
     /// The sum of the last `seconds`, at most an hour, in whole spans of ten seconds, of which the last has just begun.
@@ -288,7 +294,16 @@ mod tests {
         assert_eq!(seen(), (vec![news], false));
         clock.store(300, Ordering::Relaxed);
         assert_eq!(seen(), (vec![], true), "nothing happened for a minute");
-        assert_eq!(recent.sum(3_600).count(Event::Added), 4);
+        recent.count(Event::Added, Some(&labels[0]), 1);
+        assert!(seen().1);
+        recent.forget("mail");
+        assert_eq!(seen(), (vec![], false), "what happened to it has no label now");
+        clock.store(310, Ordering::Relaxed);
+        recent.count(Event::Added, Some(&labels[1]), 1);
+        clock.store(400, Ordering::Relaxed);
+        recent.forget("news");
+        assert_eq!(seen(), (vec![], true), "that was before the last minute");
+        assert_eq!(recent.sum(3_600).count(Event::Added), 6);
     }
 
     #[test]
