@@ -143,7 +143,8 @@ OLDEST is how long the oldest ready job has been due. POLLS counts the polls tha
 A `!` marks a topic that has ready jobs while no poll waits: no worker runs, or all are busy. Topics with a callback or with \
 paused delivery have no mark. With several server processes no topic has one, because others may have polls. IN/s, OUT/s and \
 LATE p99 are of the last minute: jobs added, jobs finished, and how late 99 of 100 jobs became ready at most. They are blank \
-where nothing happened, and with a token for some topics. A narrow terminal leaves columns out.
+where nothing happened, and with a token for some topics. \"topics incomplete\" says that some of them are missing or too low, \
+because very many topics are busy. A narrow terminal leaves columns out.
 
 Examples:
   linger top

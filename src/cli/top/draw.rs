@@ -126,7 +126,7 @@ fn summary(reading: &Reading) -> Vec<String> {
 fn totals(stats: &Stats) -> [String; 2] {
     let (counts, minute) = (stats.counts, stats.minute);
     let late = minute.late_p99.map_or(String::new(), |late| format!(", late p99 {}", span(late)));
-    let lacks = if stats.topics_complete == Some(false) { ", in part by topic" } else { "" };
+    let incomplete = if stats.topics_complete == Some(false) { ", topics incomplete" } else { "" };
     let [added, finished] = [minute.added, minute.finished].map(per_second);
     [
         format!(
@@ -136,7 +136,10 @@ fn totals(stats: &Stats) -> [String; 2] {
             grouped(counts.reserved),
             grouped(counts.dead)
         ),
-        format!("last minute: in {added}/s, out {finished}/s, {} died{late}{lacks}", grouped(minute.died)),
+        format!(
+            "last minute: in {added}/s, out {finished}/s, {} died{late}{incomplete}",
+            grouped(minute.died)
+        ),
     ]
 }
 

@@ -127,7 +127,7 @@ fn rates_that_may_be_too_low_are_named() {
     let mut state = state(topics());
     state.reading.stats.as_mut().expect("there are totals").topics_complete = Some(false);
     let shown = texts(&state, 10 * SECOND_US, 80, 24);
-    assert_eq!(shown[2], "last minute: in 3.1/s, out 2.0/s, 1 died, late p99 9ms, in part by topic");
+    assert_eq!(shown[2], "last minute: in 3.1/s, out 2.0/s, 1 died, late p99 9ms, topics incomplete");
 }
 
 #[test]
