@@ -209,8 +209,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>>;
 
     /// Moves up to about `limit` jobs whose deadline has passed: delayed to ready, reserved to ready,
-    /// delayed or dead, dead to gone where a retention is set. A broken entry is set aside, counted
-    /// and logged, and stops nothing.
+    /// delayed or dead, dead to gone where a retention is set. A call moves at most twice `limit`: Redis moves
+    /// the jobs of outlets that this process has not used in a second step. A broken entry is set aside,
+    /// counted and logged, and stops nothing.
     async fn promote(&self, limit: usize) -> Result<Promoted>;
 
     /// The settings and pause of a topic, from memory; other processes' changes within a second.

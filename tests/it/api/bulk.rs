@@ -10,7 +10,7 @@ use crate::harness::{
     api::{Api, text},
     failing::Failure,
     stores::Engine,
-    wait::{TimeLimit, assert_waits},
+    wait::{StepLimit, TimeLimit, assert_waits},
 };
 
 on_every_engine!(
@@ -178,7 +178,9 @@ async fn a_shift_moves_each_job_once(engine: Engine) {
         let mut due = Vec::new();
         for state in ["ready", "delayed"] {
             let mut query = format!("/jobs?topic=t&state={state}&limit=200");
+            let mut step_limit = StepLimit::new();
             loop {
+                step_limit.step();
                 let page = api.get(&query).await.expect(200).json();
                 let jobs = page["jobs"].as_array().expect("a list");
                 due.extend(jobs.iter().map(|job| text(&job["due_at"])[11..16].to_owned()));

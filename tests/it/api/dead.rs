@@ -8,7 +8,7 @@ use crate::harness::{
     api::{Api, error_locations, text},
     jobs::{ALL, delay, id, seconds},
     stores::Engine,
-    wait::TimeLimit,
+    wait::{StepLimit, TimeLimit},
 };
 
 on_every_engine!(
@@ -82,7 +82,9 @@ async fn pages_list_all_dead_letters_oldest_first(engine: Engine) {
 /// The ids on each page, and the cursor of the last one.
 async fn pages(api: &Api, limit: usize) -> Vec<Vec<String>> {
     let (mut found, mut target) = (Vec::new(), format!("/topics/t/dead?limit={limit}"));
+    let mut step_limit = StepLimit::new();
     loop {
+        step_limit.step();
         let page = api.get(&target).await.expect(200).json();
         let jobs = page["jobs"].as_array().expect("jobs").iter();
         found.push(jobs.map(|job| text(&job["id"]).to_owned()).collect());

@@ -7,6 +7,7 @@ use crate::harness::{
     api::{Api, error_locations, text},
     jobs::seconds,
     stores::Engine,
+    wait::StepLimit,
 };
 
 on_every_engine!(
@@ -82,7 +83,9 @@ async fn a_walk_by_cursor_meets_every_job_once(engine: Engine) {
     api.send("POST", "/batch/jobs", &format!(r#"{{"jobs":[{}]}}"#, jobs.join(","))).await.expect(200);
     for order in ["asc", "desc"] {
         let (mut met, mut query) = (Vec::new(), format!("limit=7&order={order}"));
+        let mut step_limit = StepLimit::new();
         loop {
+            step_limit.step();
             let page = list(&api, &query).await;
             met.extend(ids(&page));
             let Some(cursor) = page.get("next_cursor") else { break };

@@ -8,6 +8,7 @@ use crate::harness::{
     api::{Api, Setup, error_locations, text},
     jobs::{millis, seconds},
     stores::Engine,
+    wait::StepLimit,
 };
 
 on_every_engine!(
@@ -39,8 +40,9 @@ async fn pages_list_all_topics(engine: Engine) {
         api.add(&format!(r#"{{"topic":"{name}"}}"#)).await;
     }
     let (mut found, mut target) = (Vec::new(), "/topics?limit=2".to_owned());
-    let mut pages = 0;
+    let (mut pages, mut step_limit) = (0, StepLimit::new());
     loop {
+        step_limit.step();
         let page = api.get(&target).await.expect(200).json();
         let topics = page["topics"].as_array().expect("topics");
         found.extend(topics.iter().map(|topic| text(&topic["topic"]).to_owned()));

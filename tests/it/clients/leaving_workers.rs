@@ -20,7 +20,7 @@ use crate::harness::{
     process::Server,
     redis::{fresh_prefix, shared},
     socket::{get, post},
-    wait::TimeLimit,
+    wait::{StepLimit, TimeLimit},
 };
 
 /// The number of workers that run at the same time.
@@ -189,8 +189,9 @@ async fn finish_all(
 
 /// The number of dead letters of the topic. Each must have had one attempt and used it.
 fn dead_letters(server: &Server, topic: &str) -> u64 {
-    let (mut found, mut cursor) = (0, String::new());
+    let (mut found, mut cursor, mut step_limit) = (0, String::new(), StepLimit::new());
     loop {
+        step_limit.step();
         let page = server.call("GET", &format!("/topics/{topic}/dead?limit=100{cursor}"), "").json();
         for job in page["jobs"].as_array().expect("a list") {
             assert_eq!((&job["attempts"], &job["max_attempts"]), (&1.into(), &1.into()), "{job}");

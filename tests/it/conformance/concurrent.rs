@@ -10,7 +10,7 @@ use linger::{
     store::{AddJob, Added, Finished},
 };
 
-use crate::harness::{jobs::*, stores::StoreFixture};
+use crate::harness::{jobs::*, stores::StoreFixture, wait::StepLimit};
 
 super::on_every_engine! {
     everything_is_there_after_a_stop,
@@ -69,8 +69,9 @@ async fn workers_side_by_side_share_without_overlap(fixture: StoreFixture) {
             for n in (worker..JOBS).step_by(8) {
                 add(&*store, job(&n.to_string())).await;
             }
-            let mut finished = 0;
+            let (mut finished, mut step_limit) = (0, StepLimit::new());
             loop {
+                step_limit.step();
                 let got = store.reserve(&plain("t"), &claims(3), Wait::No).await.expect("reserves");
                 if got.is_empty() {
                     return finished;

@@ -8,7 +8,7 @@ use linger::{
     store::{AddJob, MoveKind, Patch, Release},
 };
 
-use crate::harness::{jobs::*, lists::*, stores::StoreFixture};
+use crate::harness::{jobs::*, lists::*, stores::StoreFixture, wait::StepLimit};
 
 super::on_every_engine! {
     every_change_that_makes_a_job_ready_is_announced,
@@ -112,13 +112,15 @@ async fn a_promotion_returns_its_moves(fixture: StoreFixture) {
 }
 
 async fn a_promotion_is_bounded_and_says_that_there_is_more(fixture: StoreFixture) {
+    const LIMIT: usize = 64;
     let jobs: Vec<_> = (0..200).map(|n| delayed(&n.to_string(), seconds(1))).collect();
     fixture.store.add(jobs).await.expect("adds");
     fixture.clock.advance(seconds(1));
-    let (mut moved, mut calls) = (0, 0);
+    let (mut moved, mut calls, mut step_limit) = (0, 0, StepLimit::new());
     loop {
-        let promoted = fixture.store.promote(64).await.expect("promotes");
-        assert!(promoted.moves.len() <= 128, "about as many as asked: {}", promoted.moves.len());
+        step_limit.step();
+        let promoted = fixture.store.promote(LIMIT).await.expect("promotes");
+        assert!(promoted.moves.len() <= 2 * LIMIT, "{} moves at once", promoted.moves.len());
         moved += promoted.moves.len();
         calls += 1;
         if !promoted.more {

@@ -5,7 +5,7 @@ use linger::{
     store::AddJob,
 };
 
-use crate::harness::{jobs::*, stores::StoreFixture};
+use crate::harness::{jobs::*, stores::StoreFixture, wait::StepLimit};
 
 super::on_every_engine! {
     topics_are_listed_by_name_page_by_page,
@@ -24,8 +24,9 @@ async fn topics_are_listed_by_name_page_by_page(fixture: StoreFixture) {
     fixture.store.put_settings(&only_settings, settings).await.expect("puts");
     names.push(only_settings);
     names.sort();
-    let mut walked: Vec<Topic> = Vec::new();
+    let (mut walked, mut step_limit): (Vec<Topic>, _) = (Vec::new(), StepLimit::new());
     loop {
+        step_limit.step();
         let page = fixture.store.topics(ALL, walked.last(), 7).await.expect("lists");
         assert!(page.len() <= 7);
         if page.is_empty() {
@@ -66,8 +67,9 @@ async fn only_the_topics_of_the_scope_are_listed(fixture: StoreFixture) {
         for limit in [1, 2, 100] {
             for from in [None, Some("a"), Some("mail"), Some("mail.en"), Some("mail.f"), Some("n"), Some("z")]
             {
-                let (mut walked, mut after) = (Vec::new(), from.map(topic));
+                let (mut walked, mut after, mut step_limit) = (Vec::new(), from.map(topic), StepLimit::new());
                 loop {
+                    step_limit.step();
                     let page = store.topics(&scope, after.as_ref(), limit).await.expect("lists");
                     assert!(page.len() <= limit);
                     let Some((last, _)) = page.last() else { break };
@@ -78,19 +80,6 @@ async fn only_the_topics_of_the_scope_are_listed(fixture: StoreFixture) {
                 let what = format!("{patterns:?} behind {from:?} in pages of {limit}");
                 assert_eq!(walked, behind.cloned().collect::<Vec<_>>(), "{what}");
             }
-        }
-    }
-}
-
-async fn purge(fixture: &StoreFixture, name: &str, limit: usize) -> (usize, usize) {
-    let (mut deleted, mut slices, mut cursor) = (0, 0, None);
-    loop {
-        let slice = fixture.store.purge(&topic(name), cursor, limit).await.expect("purges");
-        deleted += slice.deleted;
-        slices += 1;
-        cursor = slice.next;
-        if cursor.is_none() {
-            return (deleted, slices);
         }
     }
 }
@@ -114,7 +103,7 @@ async fn a_purge_deletes_every_state_and_only_this_topic(fixture: StoreFixture) 
     for name in ["t2", "s"] {
         add(&*fixture.store, AddJob { topic: topic(name), ..job(name) }).await;
     }
-    assert_eq!(purge(&fixture, "t", 100).await.0, 5);
+    assert_eq!(purge(&*fixture.store, &topic("t"), 100).await.0, 5);
     assert_eq!(fixture.store.topic(&topic("t")).await.expect("reads"), None);
     for name in ["dead", "reserved", "ready", "delayed", "far"] {
         assert_eq!(fixture.store.get(ALL, &id(name)).await.expect("gets"), None, "{name}");
@@ -125,7 +114,7 @@ async fn a_purge_deletes_every_state_and_only_this_topic(fixture: StoreFixture) 
         let left = fixture.store.reserve(&plain(name), &claims(1), Wait::No).await.expect("reserves");
         assert_eq!(one(left).job.id, id(name));
     }
-    assert_eq!(purge(&fixture, "t", 100).await.0, 0);
+    assert_eq!(purge(&*fixture.store, &topic("t"), 100).await.0, 0);
 }
 
 async fn a_purge_of_many_goes_slice_by_slice(fixture: StoreFixture) {
@@ -135,7 +124,7 @@ async fn a_purge_of_many_goes_slice_by_slice(fixture: StoreFixture) {
         .collect();
     fixture.store.add(many).await.expect("adds");
     fixture.advance_and_promote(seconds(2_000)).await;
-    let (deleted, slices) = purge(&fixture, "t", 50).await;
+    let (deleted, slices) = purge(&*fixture.store, &topic("t"), 50).await;
     assert_eq!(deleted, 2_000);
     assert!(slices >= 10, "{slices} slices of at most 50");
     let left = fixture.store.topic(&topic("u")).await.expect("reads").expect("is there");

@@ -9,7 +9,7 @@ use linger::{
 };
 
 use super::listing::*;
-use crate::harness::{jobs::*, lists::*, stores::StoreFixture};
+use crate::harness::{jobs::*, lists::*, stores::StoreFixture, wait::StepLimit};
 
 super::on_every_engine! {
     every_job_is_on_one_page_whatever_its_size,
@@ -88,8 +88,9 @@ async fn a_walk_goes_on_where_the_last_job_was_deleted(fixture: StoreFixture) {
     {
         fill(&fixture, 10, 1).await;
         for state in State::ALL {
-            let (mut found, mut after) = (Vec::new(), None);
+            let (mut found, mut after, mut step_limit) = (Vec::new(), None, StepLimit::new());
             loop {
+                step_limit.step();
                 let page =
                     store.list(&JobFilter::all(state), order, after.as_ref(), limit).await.expect("lists");
                 let seen = page.jobs.iter().map(|listed| listed.job.id.clone()).collect();
@@ -159,7 +160,9 @@ async fn jobs_that_stay_are_on_one_page_while_others_change(fixture: StoreFixtur
     for state in State::ALL {
         for order in ORDERS {
             let (mut stayed, mut after, mut pages) = (Vec::new(), None, 0);
+            let mut step_limit = StepLimit::new();
             loop {
+                step_limit.step();
                 let page = store.list(&JobFilter::all(state), order, after.as_ref(), 2).await.expect("lists");
                 let stays = |listed: &ListedJob| !listed.job.id.as_str().starts_with("move-");
                 stayed.extend(page.jobs.into_iter().filter(stays));
@@ -182,8 +185,9 @@ async fn a_position_is_good_after_the_store_is_opened_again(mut fixture: StoreFi
     fill(&fixture, 4, 1).await;
     for state in State::ALL {
         for order in ORDERS {
-            let (mut found, mut after) = (Vec::new(), None);
+            let (mut found, mut after, mut step_limit) = (Vec::new(), None, StepLimit::new());
             loop {
+                step_limit.step();
                 let page = fixture
                     .store
                     .list(&JobFilter::all(state), order, after.as_ref(), 2)
@@ -211,8 +215,9 @@ async fn a_page_may_end_before_it_is_full(fixture: StoreFixture) {
     }
     add(store, delayed("last", seconds(3_600))).await;
     let filter = with_ids(&JobFilter::all(State::Delayed), "last");
-    let (mut found, mut after) = (Vec::new(), None);
+    let (mut found, mut after, mut step_limit) = (Vec::new(), None, StepLimit::new());
     loop {
+        step_limit.step();
         let page = store.list(&filter, Order::Ascending, after.as_ref(), 10).await.expect("lists");
         assert!(page.examined <= linger::store::JobPage::MAX_EXAMINED * 5 / 4, "{} at once", page.examined);
         found.extend(page.jobs);

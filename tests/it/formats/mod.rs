@@ -29,6 +29,7 @@ use crate::harness::{
     redis::RedisServer,
     resp::Resp,
     stores::{Recorder, START},
+    wait::StepLimit,
 };
 use content::{Content, fill, job_json, topic_json};
 
@@ -106,7 +107,9 @@ async fn assert_all_jobs_run(store: &dyn Store, clock: &ManualClock, receipt: Re
     }
     let mut done = 1;
     for name in &names {
+        let mut step_limit = StepLimit::new();
         loop {
+            step_limit.step();
             let granted =
                 store.reserve(&Outlet::plain(name.clone()), &claims(7), Wait::No).await.expect("reserves");
             assert!(granted.iter().all(|grant| grant.job.due_at <= linger::clock::Clock::now(clock)));

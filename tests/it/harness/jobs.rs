@@ -12,12 +12,14 @@ use linger::{
         Body, Callback, CallbackUrl, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, Topic,
         TopicFilter, TopicPattern, TraceContext, Ttr,
     },
-    store::{AddJob, Added, FinishJob, Reservation},
+    store::{AddJob, Added, FinishJob, PurgeCursor, Reservation},
 };
 use linger::{
     job::{Job, Receipt},
     store::Store,
 };
+
+use super::wait::StepLimit;
 
 /// The scope of a caller who may use every topic.
 pub const ALL: &TopicFilter = &TopicFilter::ALL;
@@ -149,7 +151,35 @@ pub async fn reserve(store: &dyn Store) -> Reservation {
 
 /// Promotes every due job.
 pub async fn promote(store: &dyn Store) {
-    while store.promote(100).await.expect("promotes").more {}
+    let mut limit = StepLimit::new();
+    while store.promote(100).await.expect("promotes").more {
+        limit.step();
+    }
+}
+
+/// Purges a topic in slices of up to `most` jobs. Returns the numbers of deleted jobs and of slices.
+pub async fn purge(store: &dyn Store, topic: &Topic, most: usize) -> (usize, usize) {
+    purge_from(None, store, topic, most).await.expect("purges")
+}
+
+/// Like [`purge`], from a cursor on.
+pub async fn purge_from(
+    mut cursor: Option<PurgeCursor>,
+    store: &dyn Store,
+    topic: &Topic,
+    most: usize,
+) -> linger::store::Result<(usize, usize)> {
+    let (mut deleted, mut slices, mut limit) = (0, 0, StepLimit::new());
+    loop {
+        limit.step();
+        let slice = store.purge(topic, cursor, most).await?;
+        deleted += slice.deleted;
+        slices += 1;
+        cursor = slice.next;
+        if cursor.is_none() {
+            return Ok((deleted, slices));
+        }
+    }
 }
 
 /// A finish with a receipt.

@@ -9,13 +9,14 @@ use linger::{
     store::{JobRecord, Store, TopicConfig, TopicRecord},
 };
 
-use super::{jobs::*, stores::StoreFixture};
+use super::{jobs::*, stores::StoreFixture, wait::StepLimit};
 
 /// Everything that the store has: topics by name and jobs by id.
 pub async fn all_records(store: &dyn Store) -> (Vec<TopicRecord>, Vec<JobRecord>) {
     let (mut topics, mut jobs) = (Vec::new(), Vec::new());
-    let mut reader = store.records().await.expect("reads");
+    let (mut reader, mut step_limit) = (store.records().await.expect("reads"), StepLimit::new());
     while let Some(page) = reader.next().await.expect("reads") {
+        step_limit.step();
         assert_eq!(page.broken, [""; 0]);
         assert!(jobs.is_empty() || page.topics.is_empty(), "topics come before jobs");
         topics.extend(page.topics);

@@ -52,6 +52,29 @@ impl TimeLimit {
     }
 }
 
+/// The most steps of a walk, such as pages of a list. A walk that does not end fails, in place of waiting for ever.
+#[derive(Debug)]
+pub struct StepLimit {
+    left: u32,
+    caller: &'static Location<'static>,
+}
+
+impl StepLimit {
+    /// More steps than any walk of the tests has.
+    const MOST: u32 = 10_000;
+
+    #[track_caller]
+    pub fn new() -> Self {
+        Self { left: Self::MOST, caller: Location::caller() }
+    }
+
+    /// Counts one step. Panics past the limit.
+    pub fn step(&mut self) {
+        assert!(self.left > 0, "{}: the walk has not ended after {} steps", self.caller, Self::MOST);
+        self.left -= 1;
+    }
+}
+
 /// Lets other tasks run until `condition` is true.
 #[track_caller]
 pub fn until(condition: impl Fn() -> bool) -> impl Future<Output = ()> {

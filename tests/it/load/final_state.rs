@@ -6,7 +6,10 @@ use hyper::Method;
 use serde_json::Value;
 
 use super::caller::Caller;
-use crate::checker::{FinalJob, FinalState, History};
+use crate::{
+    checker::{FinalJob, FinalState, History},
+    harness::wait::StepLimit,
+};
 
 /// The topics' counts of jobs that are not dead, and of dead ones.
 pub async fn counts(caller: &mut Caller, topics: &[&str]) -> (u64, u64) {
@@ -36,8 +39,9 @@ async fn get(caller: &mut Caller, path: &str) -> Value {
 pub async fn read_final_state(caller: &mut Caller, topics: &[&str], history: &History) -> FinalState {
     let mut final_state = FinalState { counts: counts(caller, topics).await, ..FinalState::default() };
     for topic in topics {
-        let mut cursor = String::new();
+        let (mut cursor, mut step_limit) = (String::new(), StepLimit::new());
         loop {
+            step_limit.step();
             let page = get(caller, &format!("/topics/{topic}/dead?limit=100{cursor}")).await;
             let jobs = page["jobs"].as_array().into_iter().flatten();
             final_state.dead.extend(jobs.map(|job| job["id"].as_str().expect("an id").to_owned()));

@@ -9,10 +9,7 @@ const JOBS: usize = 1_000;
 
 /// Purges the rest from a cursor. Returns how many jobs are left.
 async fn left_by_purge(store: &dyn Store, cursor: String) -> u64 {
-    let mut cursor = Some(PurgeCursor(cursor));
-    while cursor.is_some() {
-        cursor = store.purge(&topic("t"), cursor, 100).await.expect("purges").next;
-    }
+    purge_from(Some(PurgeCursor(cursor)), store, &topic("t"), 100).await.expect("purges");
     store.topic(&topic("t")).await.expect("reads").map_or(0, |stats| stats.ready)
 }
 

@@ -183,7 +183,7 @@ impl StepFixture {
                 debug_text(&topics.iter().map(|(topic, stats)| (topic, counts(stats))).collect::<Vec<_>>())
             }
             Step::Topic => debug_text(&without_moments(store.topic(&topic).await?)),
-            Step::Purge => debug_text(&self.purge().await?),
+            Step::Purge => debug_text(&purge_from(None, &*self.store, &topic, 100).await?.0),
             Step::ListReserved => debug_text(&self.list(State::Reserved).await?),
             Step::ListReady => debug_text(&self.list(State::Ready).await?),
             Step::ListDead => debug_text(&self.list(State::Dead).await?),
@@ -232,18 +232,6 @@ impl StepFixture {
         let mut jobs = page.jobs;
         jobs.sort_by_key(|listed| listed.job.id.to_string());
         Ok(jobs)
-    }
-
-    async fn purge(&self) -> Result<usize> {
-        let (mut deleted, mut cursor) = (0, None);
-        loop {
-            let slice = self.store.purge(&topic(&self.name), cursor, 100).await?;
-            deleted += slice.deleted;
-            cursor = slice.next;
-            if cursor.is_none() {
-                return Ok(deleted);
-            }
-        }
     }
 
     fn delayed(&self, part: &str) -> AddJob {
