@@ -123,9 +123,15 @@ async fn a_connection_that_was_closed_while_idle_is_not_used() {
     called.expect("an answer");
     drop(peer);
     let_others_run().await;
+    let (called, _) = fixture.call_answered(NO_CONTENT).await;
+    assert_eq!(called.expect("an answer over another connection").status, 204);
+}
+
+#[tokio::test]
+async fn bytes_that_arrive_while_a_connection_is_idle_are_no_answer() {
+    let fixture = Fixture::new().await;
     let (called, mut peer) = fixture.call_answered(NO_CONTENT).await;
     called.expect("an answer");
-    // Bytes that nobody asked for cannot become the answer of the next request.
     assert!(peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await);
     let_others_run().await;
     let (called, _) = fixture.call_answered(NO_CONTENT).await;

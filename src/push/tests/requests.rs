@@ -128,12 +128,10 @@ fn a_header_of_the_callback_takes_the_place_of_ours() {
     let headers = [("content-type", "application/cloudevents+json"), ("user-agent", "shop")];
     let request =
         build(&reservation(), &callback("https://a.example", CallMethod::Put, &headers), &[], now());
-    let names: Vec<&str> = request.headers.keys().map(hyper::header::HeaderName::as_str).collect();
-    assert_eq!(names[..4], ["host", "user-agent", "content-type", "content-length"]);
-    assert_eq!(
-        (&request.headers["user-agent"], request.headers.len()),
-        (&"shop".parse().expect("valid"), 13)
-    );
+    for (name, value) in headers {
+        let sent: Vec<_> = request.headers.get_all(name).iter().collect();
+        assert_eq!(sent, [value], "{name}");
+    }
     assert_eq!(request.timeout, Callback::DEFAULT_TIMEOUT);
 }
 

@@ -1,15 +1,15 @@
 //! Every exit code by its real cause.
 
-use std::{
-    io::{Read, Write},
-    net::TcpListener,
-};
+use std::net::TcpListener;
 
 use linger::auth::{Scope, token_entry};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Cli, Ended, command_in, ended, home};
-use crate::harness::redis::free_port;
+use crate::{
+    examples::scripted::ScriptedServer,
+    harness::{redis::free_port, wait::join},
+};
 
 /// Panics unless a command ended with this code, an error that contains this text and, in JSON, this code of a problem.
 #[track_caller]
@@ -169,42 +169,44 @@ fn a_token_that_is_missing_wrong_or_too_weak_is_5() {
     assert!(cli.server.stop().success());
 }
 
+/// The error of an add that must end with code 6.
+#[track_caller]
+fn error_of_add(url: &str, timeout: &str) -> String {
+    let home = home();
+    let words = ["add", "mail", "--url", url, "--timeout", timeout, "--json"];
+    let add = ended(command_in(home.path(), &words));
+    assert_eq!(add.code, Some(6), "{add:?}");
+    add.stderr
+}
+
+#[test]
+fn a_server_that_is_away_is_6() {
+    let error = error_of_add(&format!("http://127.0.0.1:{}", free_port()), "300ms");
+    assert!(error.contains("\"no_answer\"") && error.contains("Connection refused"), "{error}");
+}
+
 #[test]
 fn no_answer_until_the_timeout_is_6() {
-    let home = home();
-    let run = |url: &str| {
-        ended(command_in(home.path(), &["add", "mail", "--url", url, "--timeout", "300ms", "--json"]))
-    };
-    let away = run(&format!("http://127.0.0.1:{}", free_port()));
-    assert_eq!(away.code, Some(6), "{away:?}");
-    assert!(away.stderr.contains("\"no_answer\"") && away.stderr.contains("Connection refused"), "{away:?}");
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let silent_url = format!("http://{}", silent.local_addr().expect("has an address"));
-    let unanswered = run(&silent_url);
-    assert_eq!(unanswered.code, Some(6), "{unanswered:?}");
-    assert!(unanswered.stderr.contains("no answer within 300ms"), "{unanswered:?}");
-    let server = std::thread::spawn(move || {
-        // The calls that nobody answered come first.
-        let mut answered = 0;
-        for stream in silent.incoming() {
-            let mut stream = stream.expect("is a connection");
-            let mut request = [0; 4_096];
-            let read = stream.read(&mut request).expect("can be read");
-            if request[..read].starts_with(b"GET /end") {
-                break;
-            }
-            if read > 0 && stream.write_all(b"HTTP/1.1 503 x\r\ncontent-length: 0\r\n\r\n").is_ok() {
-                answered += 1;
-            }
+    let error = error_of_add(&format!("http://{}", silent.local_addr().expect("has an address")), "300ms");
+    assert!(error.contains("no answer within 300ms"), "{error}");
+}
+
+#[test]
+fn a_server_that_is_unavailable_is_called_again_until_the_timeout_and_6() {
+    let server = ScriptedServer::new();
+    let url = server.url();
+    let add = std::thread::spawn(move || error_of_add(&url, "2s"));
+    let mut calls = 0;
+    while !add.is_finished() {
+        if let Some(call) = server.next_or_pause() {
+            call.respond(503, "");
+            calls += 1;
         }
-        answered
-    });
-    let refused = run(&silent_url);
-    assert_eq!(refused.code, Some(6), "{refused:?}");
-    assert!(refused.stderr.contains("503"), "{refused:?}");
-    let mut end = std::net::TcpStream::connect(silent_url.trim_start_matches("http://")).expect("it listens");
-    end.write_all(b"GET /end").expect("can be written");
-    assert!(server.join().expect("does not panic") >= 2, "the call was repeated");
+    }
+    let error = join("the command", add);
+    assert!(error.contains("503"), "{error}");
+    assert!(calls >= 2, "the call was repeated");
 }
 
 #[test]

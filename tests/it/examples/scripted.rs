@@ -49,11 +49,21 @@ impl ScriptedServer {
     pub fn next(&self) -> Request {
         let time_limit = TimeLimit::new();
         loop {
-            match self.listener.accept() {
-                Ok((stream, _)) => return Request::read(stream, self.now_us()),
-                Err(_) => time_limit.check(|| "no request arrived".to_owned()),
+            if let Some(request) = self.next_or_pause() {
+                return request;
             }
-            std::thread::park_timeout(Duration::from_millis(2));
+            time_limit.check(|| "no request arrived".to_owned());
+        }
+    }
+
+    /// The next complete request if one has arrived; otherwise pauses for a moment.
+    pub fn next_or_pause(&self) -> Option<Request> {
+        match self.listener.accept() {
+            Ok((stream, _)) => Some(Request::read(stream, self.now_us())),
+            Err(_) => {
+                std::thread::park_timeout(Duration::from_millis(2));
+                None
+            }
         }
     }
 

@@ -34,25 +34,25 @@ fn every_call_works(language: Language) {
     let reasons: Vec<_> = history.iter().filter_map(|event| event["reason"].as_str()).collect();
     assert_eq!(reasons, ["later", "much later", "no such order"]);
     program.send("go on");
-    let mut lines = program.ends();
-    let other = lines.remove(2)["other"].take();
-    assert_eq!((&other["status"], &other["code"]), (&json!(409), &json!("job_exists")));
-    let added = |replayed| json!({ "id": "a:+=@~", "replayed": replayed, "state": "delayed", "ttr": 1.5 });
-    let expected = [
-        added(false),
-        added(true),
-        json!({ "at": true }),
-        json!({ "state": "ready", "body": r#"{"n":1}"#, "max_attempts": 0 }),
-        json!({ "missing": "job_not_found" }),
-        json!({ "jobs": 0 }),
-        json!({ "touched": "a:+=@~" }),
-        json!({ "reason": "later" }),
-        json!({ "buried": "a:+=@~" }),
-        json!({ "cancelled": true }),
-        json!({ "cancelled": false }),
-    ];
-    assert_eq!(lines, expected);
+    let lines = program.ends();
     assert!(site.server.job("a:+=@~").is_null());
+    // What each call returned, in the order of the calls in the program.
+    let added = |replayed| json!({ "id": "a:+=@~", "replayed": replayed, "state": "delayed", "ttr": 1.5 });
+    assert_eq!(lines[..2], [added(false), added(true)], "add, and the same add again");
+    let other = &lines[2]["other"];
+    assert_eq!((&other["status"], &other["code"]), (&json!(409), &json!("job_exists")), "add another body");
+    assert_eq!(lines[3], json!({ "at": true }), "reschedule to a moment");
+    assert_eq!(
+        lines[4],
+        json!({ "state": "ready", "body": r#"{"n":1}"#, "max_attempts": 0 }),
+        "reschedule, get"
+    );
+    assert_eq!(lines[5], json!({ "missing": "job_not_found" }), "get a job that is not there");
+    assert_eq!(lines[6], json!({ "jobs": 0 }), "pop from an empty topic");
+    assert_eq!(lines[7], json!({ "touched": "a:+=@~" }), "pop and touch");
+    assert_eq!(lines[8], json!({ "reason": "later" }), "release");
+    assert_eq!(lines[9], json!({ "buried": "a:+=@~" }), "bury");
+    assert_eq!(lines[10..], [json!({ "cancelled": true }), json!({ "cancelled": false })], "delete, twice");
 }
 
 fn an_add_whose_answer_is_lost_makes_one_job(language: Language) {
