@@ -161,7 +161,13 @@ impl Proxy {
 
     /// Injects `fault` into the next script, and `then` into all after it.
     pub fn arm_then(&self, fault: Fault, then: Fault) {
-        self.set(Some(Armed { marker: Vec::new(), skip: 0, times: 1, fault, then: Some(then) }));
+        self.arm_marked_then("", fault, then);
+    }
+
+    /// Injects `fault` into the next request that contains `marker`, and `then` into all such requests after it.
+    pub fn arm_marked_then(&self, marker: &str, fault: Fault, then: Fault) {
+        let marker = marker.as_bytes().to_vec();
+        self.set(Some(Armed { marker, skip: 0, times: 1, fault, then: Some(then) }));
     }
 
     /// Counts the requests that contain `marker`; [`disarm`](Self::disarm) returns their number.
