@@ -7,7 +7,7 @@
 //! A server identifies a script by its SHA-1, which it returns when we load the script, so that we need no SHA-1 of our
 //! own. A server that does not know a script is sent its whole text.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::LazyLock};
 
 use fred::{bytes_utils::Str, clients::Client, interfaces::LuaInterface};
 
@@ -104,11 +104,10 @@ pub struct Scripts(Vec<LoadedScript>);
 impl Scripts {
     /// Loads every script at a server.
     pub async fn load(client: &Client) -> Result<Self, fred::error::Error> {
-        let mut scripts = Vec::with_capacity(SOURCES.len());
-        for (_, source, preludes) in SOURCES {
-            let text = Str::from(assemble(source, preludes));
+        let mut scripts = Vec::with_capacity(TEXTS.len());
+        for text in &*TEXTS {
             let hash: String = client.script_load(text.clone()).await?;
-            scripts.push(LoadedScript { hash: hash.into(), text });
+            scripts.push(LoadedScript { hash: hash.into(), text: text.clone() });
         }
         Ok(Self(scripts))
     }
@@ -118,11 +117,15 @@ impl Scripts {
     }
 }
 
+/// The text of every script, assembled once: it is the same for every server.
+static TEXTS: LazyLock<Vec<Str>> =
+    LazyLock::new(|| SOURCES.iter().map(|(_, source, preludes)| assemble(source, preludes).into()).collect());
+
 /// The whole text: the flags, which must come first, then the preludes, then the script's own text.
 fn assemble(source: &str, preludes: &[&str]) -> String {
     let (flags, own) = source.split_once('\n').expect("a script has more than one line");
     let text = [preludes, &[own]].concat().join("\n");
-    let text = text.replace(MISSING, &missing_function());
+    let text = if text.contains(MISSING) { text.replace(MISSING, &missing_function()) } else { text };
     let denied = if text.contains("denied()") { denied_function(&text) } else { String::new() };
     [flags, &denied, &text].join("\n")
 }
