@@ -1,11 +1,9 @@
 //! The content of a job: its members as the API shows them, as far as a client knows them.
 
-use std::{
-    collections::BTreeMap,
-    hash::{DefaultHasher, Hash, Hasher},
-};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Every member of a job in an answer, except for its id and its state.
 const MEMBERS: [&str; 15] = [
@@ -78,7 +76,5 @@ fn member_value(member: &str, value: &Value) -> Value {
     if member != "body" {
         return value.clone();
     }
-    let mut hasher = DefaultHasher::new();
-    value.to_string().hash(&mut hasher);
-    hasher.finish().into()
+    xxh3_64(value.to_string().as_bytes()).into()
 }
