@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import http from "node:http";
-import { nginxOf, onEveryEngine, refusal, Tab } from "./harness.mjs";
+import { Tab, inBrowser, nginxOf, onEveryEngine, refusal } from "./harness.mjs";
 
 const TOKENS = {
   ops: ["--scope", "admin"],
@@ -15,7 +15,7 @@ async function signIn(tab, token) {
   await tab.button("Sign in").click();
 }
 
-onEveryEngine("a token is asked for, kept in this browser and forgotten", { tokens: TOKENS }, async ({ server, tab, page }) => {
+inBrowser("a token is asked for, kept in this browser and forgotten", { tokens: TOKENS }, async ({ server, tab, page }) => {
   await server.add({ topic: "mail", delay: "1h" });
   await tab.go("topics/mail");
   await tab.heading("Sign in").waitFor();
@@ -41,7 +41,7 @@ onEveryEngine("a token is asked for, kept in this browser and forgotten", { toke
   assert.deepEqual(await second.evaluate(() => Object.keys(sessionStorage)), []);
 });
 
-onEveryEngine("the sign-in page asks nothing, and says why a token was refused", { tokens: TOKENS }, async ({ server, tab, page }) => {
+inBrowser("the sign-in page asks nothing, and says why a token was refused", { tokens: TOKENS }, async ({ server, tab, page }) => {
   await server.add({ topic: "mail", delay: "1h" });
   await page.clock.install();
   let calls = 0;
@@ -64,7 +64,7 @@ onEveryEngine("the sign-in page asks nothing, and says why a token was refused",
   assert.ok(await tab.text("Not accepted: this token was revoked").isVisible());
 });
 
-onEveryEngine("nothing can be changed until the rights of a token are known", { tokens: TOKENS }, async ({ server, tab, page }) => {
+inBrowser("nothing can be changed until the rights of a token are known", { tokens: TOKENS }, async ({ server, tab, page }) => {
   await server.add({ topic: "mail", delay: "1h" });
   await tab.go("topics/mail");
   await tab.heading("Sign in").waitFor();
@@ -84,7 +84,7 @@ onEveryEngine("nothing can be changed until the rights of a token are known", { 
   assert.equal(await tab.button("Pause delivery").count(), 0);
 });
 
-onEveryEngine("a token that may only read sees no button and why", { tokens: TOKENS }, async ({ server, tab, page }) => {
+inBrowser("a token that may only read sees no button and why", { tokens: TOKENS }, async ({ server, tab, page }) => {
   await server.bury("mail", "d", "no");
   await tab.go("topics/mail");
   await signIn(tab, server.tokens.reader);
@@ -121,7 +121,7 @@ onEveryEngine("a token for some topics sees these", { tokens: TOKENS }, async ({
   await tab.sees("There is no such job");
 });
 
-onEveryEngine("the title is shown and bodies are hidden where the settings say so", {
+inBrowser("the title is shown and bodies are hidden where the settings say so", {
   settings: { UI__TITLE: "prod <b>", UI__HIDE_BODIES: "true" },
 }, async ({ server, tab, page }) => {
   await server.add({ topic: "t", id: "a", delay: "1h", body: "personal" });
@@ -142,7 +142,7 @@ for (const [does, host, isNamed] of [
   ["replaces the host", "$proxy_host", true],
 ]) {
   const settings = isNamed ? { SERVER__ALLOWED_HOSTS: "queue.localhost" } : {};
-  onEveryEngine(`nginx serves it below a path and ${does}`, { settings }, async ({ server, page }) => {
+  inBrowser(`nginx serves it below a path and ${does}`, { settings }, async ({ server, page }) => {
     const nginx = await nginxOf(server, host);
     try {
       // Browsers resolve every name below localhost to this machine.
@@ -176,7 +176,7 @@ async function statusOf(url, headers) {
   return response.statusCode;
 }
 
-onEveryEngine("what strangers write is text", {}, async ({ server, tab, page }) => {
+inBrowser("what strangers write is text", {}, async ({ server, tab, page }) => {
   const markup = `<img src=x onerror="alert(1)"><script>alert(2)</script><a href="javascript:alert(3)">x</a>`;
   const hidden = "\u202ereversed\u0000\u001b[31m\u200b\u180e\ufff9\u{e0041}";
   const large = "x".repeat(200 * 1024);
@@ -212,7 +212,7 @@ onEveryEngine("what strangers write is text", {}, async ({ server, tab, page }) 
   }
 });
 
-onEveryEngine("the names of workers are text", {}, async ({ server, tab, page }) => {
+inBrowser("the names of workers are text", {}, async ({ server, tab, page }) => {
   const worker = "<b>w</b>\u202e\u200b3";
   const shown = "<b>w</b>U+202EU+200B3";
   const pop = `topics/t/pop?worker=${encodeURIComponent(worker)}`;
@@ -229,7 +229,7 @@ onEveryEngine("the names of workers are text", {}, async ({ server, tab, page })
   assert.equal(await page.locator("main b").count(), 0);
 });
 
-onEveryEngine("plain HTTP beyond this machine is told", { settings: { SERVER__ALLOWED_HOSTS: "linger.example" } }, async ({ server, tab, page }) => {
+inBrowser("plain HTTP beyond this machine is told", { settings: { SERVER__ALLOWED_HOSTS: "linger.example" } }, async ({ server, tab, page }) => {
   const warning = tab.text("This connection is not encrypted");
   await tab.go();
   await tab.sees("There is no job yet");
@@ -246,7 +246,7 @@ onEveryEngine("plain HTTP beyond this machine is told", { settings: { SERVER__AL
   await tab.check("a warning");
 });
 
-onEveryEngine("a policy keeps scripts of others out", {}, async ({ server }) => {
+inBrowser("a policy keeps scripts of others out", {}, async ({ server }) => {
   const tab = await Tab.open(server);
   await tab.go();
   await tab.sees("There is no job yet");

@@ -1,6 +1,6 @@
 // Lists of jobs, and changes of many: by filter, by reason, from the timeline.
 import assert from "node:assert/strict";
-import { onEveryEngine, refusal } from "./harness.mjs";
+import { inBrowser, onEveryEngine, refusal } from "./harness.mjs";
 
 const parameters = (page) => Object.fromEntries(new URLSearchParams(new URL(page.url()).hash.split("?")[1]));
 /** Waits until the list has these jobs. */
@@ -71,7 +71,7 @@ onEveryEngine("jobs are listed by a filter that is in the address", {}, async ({
   await lists(tab, ["d:1", "d:2"]);
 });
 
-onEveryEngine("a search goes on after a refresh, and waits while the tab is hidden", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+inBrowser("a search goes on after a refresh, and waits while the tab is hidden", {}, async ({ server, tab, page }) => {
   for (const id of ["a", "b", "c"]) await server.add({ topic: "mail", id, delay: "1h" });
   const { jobs } = await server.call("GET", "jobs?topic=mail&state=delayed");
   let [hold, last] = [null, 0];
@@ -117,7 +117,7 @@ onEveryEngine("a list goes on, and its rows stay where they are", {}, async ({ s
   assert.equal(await tab.button("Show more").count(), 0);
 });
 
-onEveryEngine("the keyboard selects jobs, and a dialog deletes them", {}, async ({ server, tab, page }) => {
+inBrowser("the keyboard selects jobs, and a dialog deletes them", {}, async ({ server, tab, page }) => {
   const all = ["a", "b", "c", "d"];
   for (const [n, id] of all.entries()) await server.add({ topic: "mail", id, at: new Date(4e12 + n * 1000).toISOString() });
   await tab.go("jobs");
@@ -150,7 +150,7 @@ onEveryEngine("the keyboard selects jobs, and a dialog deletes them", {}, async 
   await tab.heading("b").waitFor();
 });
 
-onEveryEngine("keys work after a click on a box", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+inBrowser("keys work after a click on a box", {}, async ({ server, tab, page }) => {
   for (const [n, id] of ["a", "b"].entries()) await server.add({ topic: "mail", id, at: new Date(4e12 + n * 1000).toISOString() });
   await tab.go("jobs");
   await lists(tab, ["a", "b"]);
@@ -178,7 +178,7 @@ onEveryEngine("a change that cannot go on says how far it came", {}, async ({ se
   assert.deepEqual(await states(server, ["a", "b", "c"]), ["gone", "gone", "gone"]);
 });
 
-onEveryEngine("a long count goes on through failures, and ends with its dialog", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+inBrowser("a long count goes on through failures, and ends with its dialog", {}, async ({ server, tab, page }) => {
   await server.add({ topic: "mail", id: "a", delay: "1h" });
   const [running, done] = ["running", "done"].map((state) => ({ id: "count", dry_run: true, state, matched: 7, jobs: [] }));
   let answers = [{ json: running }, refusal(503, "draining", "the server is shutting down"), { json: done }];

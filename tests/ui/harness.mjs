@@ -270,8 +270,8 @@ export class Tab {
 /** An answer that refuses a call. */
 export const refusal = (status, code, detail) => ({ status, contentType: "application/problem+json", body: JSON.stringify({ code, title: code, detail }) });
 
-/** Defines one test for each engine, or for some. It gets a server and a tab, which are closed afterwards. */
-export function onEveryEngine(name, { settings, tokens, tab: options, engines = ["embedded", "redis"] } = {}, run) {
+/** Defines one test for each of the engines. It gets a server and a tab, which are closed afterwards. */
+function onEngines(engines, name, { settings, tokens, tab: options }, run) {
   for (const engine of engines) {
     test(`${name} (${engine})`, { timeout: TEST_MS }, async () => {
       const server = tokens ? await Server.withTokens(engine, tokens, settings) : await Server.start(engine, settings);
@@ -292,5 +292,12 @@ export function onEveryEngine(name, { settings, tokens, tab: options, engines = 
     });
   }
 }
+
+/** Defines a test of what the dashboard shows of a store and does to it, on every engine. */
+export const onEveryEngine = (name, options, run) => onEngines(["embedded", "redis"], name, options, run);
+
+/** Defines a test of the page alone: another engine would show the same. `UI_EVERY_ENGINE` repeats it on all of them. */
+export const inBrowser = (name, options, run) =>
+  onEngines(process.env.UI_EVERY_ENGINE ? ["embedded", "redis"] : ["embedded"], name, options, run);
 
 after(() => browser?.close());

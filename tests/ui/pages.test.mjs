@@ -1,6 +1,6 @@
 // Every page and what can be done on it.
 import assert from "node:assert/strict";
-import { onEveryEngine } from "./harness.mjs";
+import { inBrowser, onEveryEngine } from "./harness.mjs";
 
 const row = (page, topic) => page.getByRole("row").filter({ has: page.getByRole("link", { name: topic, exact: true }) });
 const card = (page, title) => page.locator(".card").filter({ has: page.getByRole("heading", { name: title, exact: true }) });
@@ -190,7 +190,7 @@ const watchLimits = (page) =>
 const limitOf = (page, method, part) =>
   page.evaluate(([method, part]) => window.limits.find((call) => call[0] === method && call[1].includes(part)), [method, part]);
 
-onEveryEngine("a long purge goes on without its page and ends with its count", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+inBrowser("a long purge goes on without its page and ends with its count", {}, async ({ server, tab, page }) => {
   for (const id of ["a", "b"]) await server.add({ topic: "mail", id, delay: "1h" });
   await watchLimits(page);
   let goOn = null;
@@ -212,7 +212,7 @@ onEveryEngine("a long purge goes on without its page and ends with its count", {
   assert.equal((await limitOf(page, "GET", "topics/mail"))[2], 10_000, "other calls have a limit");
 });
 
-onEveryEngine("a stop may take longer than the server waits for another one", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+inBrowser("a stop may take longer than the server waits for another one", {}, async ({ server, tab, page }) => {
   await server.add({ topic: "mail", id: "a", delay: "1h" });
   await server.call("POST", "bulk", { id: "one", action: "delete", filter: { topic: "mail", state: "delayed" }, dry_run: false, limit: 1 });
   await watchLimits(page);

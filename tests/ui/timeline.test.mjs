@@ -1,6 +1,6 @@
 // The timeline: what it counts, how one moves through it by keyboard, mouse and address, and how often it asks.
 import assert from "node:assert/strict";
-import { onEveryEngine } from "./harness.mjs";
+import { inBrowser, onEveryEngine } from "./harness.mjs";
 
 const MINUTE = 60_000;
 const chart = (page) => page.getByRole("slider", { name: "Timeline" });
@@ -66,7 +66,7 @@ onEveryEngine("the timeline counts what is due, and says what is near", {}, asyn
   assert.equal(parameters(page).table, "1");
 });
 
-onEveryEngine("the keyboard moves, selects, zooms and goes back", {}, async ({ server, tab, page }) => {
+inBrowser("the keyboard moves, selects, zooms and goes back", {}, async ({ server, tab, page }) => {
   await fill(server);
   await tab.go();
   await reads(tab, "5 in the next hour; 2 later; 1 overdue.");
@@ -104,7 +104,7 @@ onEveryEngine("the keyboard moves, selects, zooms and goes back", {}, async ({ s
   await reads(tab, "5 in the next hour; 2 later; 1 overdue.");
 });
 
-onEveryEngine("the mouse shows, selects and zooms", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+inBrowser("the mouse shows, selects and zooms", {}, async ({ server, tab, page }) => {
   await fill(server);
   await tab.go("topics/orders?range=24h");
   await reads(tab, "2 in the next 24 hours; 1 overdue.");
@@ -130,7 +130,7 @@ onEveryEngine("the mouse shows, selects and zooms", { engines: ["embedded"] }, a
   await reads(tab, "2 in the next 24 hours; 1 overdue.");
 });
 
-onEveryEngine("single high bars change the scale", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+inBrowser("single high bars change the scale", {}, async ({ server, tab, page }) => {
   const at = [after(20), after(30), after(40)];
   const jobs = at.flatMap((at, n) => Array.from({ length: n === 0 ? 200 : 2 }, () => ({ topic: "mail", at })));
   await server.call("POST", "batch/jobs", { jobs });
@@ -147,7 +147,7 @@ onEveryEngine("single high bars change the scale", { engines: ["embedded"] }, as
   assert.ok((await heights())[1] < high / 4);
 });
 
-onEveryEngine("a near timeline is read every 2 s, a far one every 30 s", { engines: ["embedded"] }, async ({ server, tab, page }) => {
+inBrowser("a near timeline is read every 2 s, a far one every 30 s", {}, async ({ server, tab, page }) => {
   await fill(server);
   await page.clock.install();
   await tab.watchCalls("/timeline?");

@@ -8,6 +8,7 @@ use crate::harness::{
 use linger::{http::HttpOptions, queue::Limits};
 
 on_every_engine!(
+    ;
     broken_json_is_refused,
     json_that_is_nested_too_deeply_is_refused,
     too_large_bodies_and_requests_are_refused,

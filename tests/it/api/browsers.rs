@@ -8,6 +8,7 @@ use crate::harness::{
 use linger::http::HttpOptions;
 
 on_every_engine!(
+    ;
     trap_a_web_page_cannot_pop_or_add,
     trap_a_rebound_host_name_is_refused,
     pages_for_operators_may_be_linked_to,

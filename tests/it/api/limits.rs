@@ -6,7 +6,11 @@ use crate::harness::{
     stores::Engine,
 };
 
-on_every_engine!(small_requests_over_their_limit_are_refused, too_many_fields_and_too_long_names_are_refused);
+on_every_engine!(
+    ;
+    small_requests_over_their_limit_are_refused,
+    too_many_fields_and_too_long_names_are_refused,
+);
 
 async fn small_requests_over_their_limit_are_refused(engine: Engine) {
     let api = Api::new(engine).await;

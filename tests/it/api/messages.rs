@@ -10,6 +10,8 @@ use crate::harness::{
 use linger::{job::Delay, queue::Limits};
 
 on_every_engine!(
+    the_error_for_a_taken_id_says_what_was_compared,
+    every_json_response_ends_with_a_line_feed;
     the_detail_carries_the_first_fault,
     misspelt_fields_and_parameters_get_a_suggestion,
     a_count_on_a_pop_is_answered_with_a_hint_at_the_batch,
@@ -18,8 +20,6 @@ on_every_engine!(
     the_limit_of_delays_can_be_set,
     the_error_shows_how_to_write_a_number_as_a_timestamp,
     the_error_names_a_superfluous_slash,
-    the_error_for_a_taken_id_says_what_was_compared,
-    every_json_response_ends_with_a_line_feed,
 );
 
 async fn detail(api: &Api, method: &str, target: &str, body: &str) -> String {

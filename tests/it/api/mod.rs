@@ -33,27 +33,31 @@ mod topic_lists;
 mod topics;
 mod traces;
 
-/// Defines one test per engine for every case.
+/// Makes a test of each case for one engine.
+macro_rules! on_engine {
+    ($module:ident, $engine:ident, $($case:ident),* $(,)?) => {
+        mod $module {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(crate::harness::stores::Engine::$engine).await;
+            })*
+        }
+    };
+}
+use on_engine;
+
+/// Makes a test of each case for each engine. The cases after the semicolon end before the store is asked: on further
+/// engines they prove nothing more, so that only `scripts/test --all` runs them there.
 macro_rules! on_every_engine {
-    ($($case:ident),+ $(,)?) => {
-        mod naive {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(crate::harness::stores::Engine::Naive).await;
-            })+
-        }
-        mod embedded {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(crate::harness::stores::Engine::Embedded).await;
-            })+
-        }
-        mod redis {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(crate::harness::stores::Engine::Redis).await;
-            })+
-        }
+    ($($case:ident),* $(,)? $(; $($before_the_store:ident),+ $(,)?)?) => {
+        super::on_engine!(naive, Naive, $($case,)* $($($before_the_store),+)?);
+        super::on_engine!(embedded, Embedded, $($case),*);
+        super::on_engine!(redis, Redis, $($case),*);
+        $(mod repeated {
+            use super::{$($before_the_store),+};
+            super::super::on_engine!(embedded, Embedded, $($before_the_store),+);
+            super::super::on_engine!(redis, Redis, $($before_the_store),+);
+        })?
     };
 }
 use on_every_engine;

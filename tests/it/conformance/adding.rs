@@ -9,6 +9,7 @@ use linger::{
 use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
+    a_batch_is_answered_in_order_and_equal_ids_in_it_are_seen;
     every_field_comes_back,
     a_trace_context_stays_with_its_job,
     a_job_without_delay_is_ready_at_once_within_any_millisecond,
@@ -17,7 +18,6 @@ super::on_every_engine! {
     the_same_request_again_is_a_replay_at_every_stage,
     another_request_with_the_same_id_is_refused_and_changes_nothing,
     the_id_is_free_once_the_job_is_gone,
-    a_batch_is_answered_in_order_and_equal_ids_in_it_are_seen,
     bodies_come_back_byte_for_byte,
     names_at_their_limits_work,
     fault_an_id_that_looks_like_a_key_of_the_store_harms_nothing,

@@ -13,16 +13,16 @@ use crate::harness::{jobs::*, lists::*, stores::StoreFixture};
 
 super::on_every_engine! {
     each_change_applies_to_its_states_only,
+    results_are_in_the_order_of_the_jobs,
+    a_repeated_job_is_changed_once,
+    a_large_call_changes_the_jobs_of_every_outlet,
+    counts_and_timelines_follow,
+    changes_are_there_after_the_store_is_opened_again;
     a_rescheduled_job_keeps_everything_else,
     a_job_rescheduled_to_the_past_is_ready_and_announced,
     a_job_rescheduled_to_the_future_waits_and_nudges_the_timer,
     a_requeued_dead_letter_starts_again,
     a_deleted_job_is_gone_in_any_state,
-    results_are_in_the_order_of_the_jobs,
-    a_repeated_job_is_changed_once,
-    a_large_call_changes_the_jobs_of_every_outlet,
-    counts_and_timelines_follow,
-    changes_are_there_after_the_store_is_opened_again,
 }
 
 /// Changes the job called `name` as it is now.

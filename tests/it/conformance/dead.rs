@@ -13,10 +13,10 @@ use crate::harness::{
 };
 
 super::on_every_engine! {
+    dead_letters_are_listed_by_time_of_death,
+    the_list_of_a_topic_continues_behind_any_dead_letter;
     a_requeued_job_starts_again,
     only_a_dead_job_is_requeued,
-    dead_letters_are_listed_by_time_of_death,
-    the_list_of_a_topic_continues_behind_any_dead_letter,
     without_a_retention_a_dead_letter_stays,
 }
 

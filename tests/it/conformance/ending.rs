@@ -8,12 +8,12 @@ use linger::{
 use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
+    a_batch_of_finishes_is_answered_item_by_item;
     a_finished_job_is_gone,
     a_finish_works_past_the_ttr_until_the_timer_took_the_job_back,
     only_the_present_receipt_finishes,
     a_finish_without_a_receipt_needs_a_reservation,
     a_job_that_requires_its_receipt_says_so,
-    a_batch_of_finishes_is_answered_item_by_item,
     a_job_is_deleted_in_any_state,
     a_deleted_job_is_delivered_no_more,
     fault_a_late_finish_ends_nobody_elses_delivery,

@@ -9,6 +9,7 @@ use super::listing::fill;
 use crate::harness::{jobs::*, lists::*, stores::StoreFixture};
 
 super::on_every_engine! {
+    ;
     a_job_that_differs_from_what_was_seen_is_skipped,
     a_waiting_job_that_moved_is_skipped,
     a_reserved_job_that_moved_is_skipped,

@@ -10,8 +10,8 @@ use linger::{
 use crate::harness::{jobs::*, lists::*, stores::StoreFixture};
 
 super::on_every_engine! {
+    each_claim_of_a_call_has_its_own_actor;
     a_reserved_job_shows_since_when_and_by_whom,
-    each_claim_of_a_call_has_its_own_actor,
     every_end_of_an_attempt_is_remembered,
     an_attempt_without_an_actor_is_remembered_without_one,
     the_last_attempt_is_remembered_too,

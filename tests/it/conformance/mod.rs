@@ -27,37 +27,32 @@ mod timeline;
 mod topics;
 mod walking;
 
-/// Makes a test of each case for each engine.
+/// Makes a test of each case for one engine.
+macro_rules! on_engine {
+    ($module:ident, $engine:ident, $($case:ident),* $(,)?) => {
+        mod $module {
+            $(#[tokio::test]
+            async fn $case() {
+                use crate::harness::stores::{Engine, StoreFixture};
+                StoreFixture::run(Engine::$engine, super::$case).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_engine;
+
+/// Makes a test of each case for each engine. The cases after the semicolon are about single jobs, which are on one shard:
+/// on a Cluster they prove nothing that a single Redis does not, so that only `scripts/test --all` runs them there.
 macro_rules! on_every_engine {
-    ($($case:ident),+ $(,)?) => {
-        mod naive {
-            $(#[tokio::test]
-            async fn $case() {
-                use crate::harness::stores::{StoreFixture, Engine};
-                StoreFixture::run(Engine::Naive, super::$case).await;
-            })+
-        }
-        mod embedded {
-            $(#[tokio::test]
-            async fn $case() {
-                use crate::harness::stores::{StoreFixture, Engine};
-                StoreFixture::run(Engine::Embedded, super::$case).await;
-            })+
-        }
-        mod redis {
-            $(#[tokio::test]
-            async fn $case() {
-                use crate::harness::stores::{StoreFixture, Engine};
-                StoreFixture::run(Engine::Redis, super::$case).await;
-            })+
-        }
-        mod cluster {
-            $(#[tokio::test]
-            async fn $case() {
-                use crate::harness::stores::{StoreFixture, Engine};
-                StoreFixture::run(Engine::Cluster, super::$case).await;
-            })+
-        }
+    ($($case:ident),* $(,)? $(; $($single:ident),+ $(,)?)?) => {
+        $crate::conformance::on_engine!(naive, Naive, $($case,)* $($($single),+)?);
+        $crate::conformance::on_engine!(embedded, Embedded, $($case,)* $($($single),+)?);
+        $crate::conformance::on_engine!(redis, Redis, $($case,)* $($($single),+)?);
+        $crate::conformance::on_engine!(cluster, Cluster, $($case),*);
+        $(mod repeated {
+            use super::{$($single),+};
+            $crate::conformance::on_engine!(cluster, Cluster, $($single),+);
+        })?
     };
 }
 pub(crate) use on_every_engine;

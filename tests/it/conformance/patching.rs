@@ -8,6 +8,7 @@ use linger::{
 use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
+    ;
     every_field_can_be_changed_and_the_rest_stays,
     rescheduled_earlier_it_is_delivered_once_at_the_new_time,
     rescheduled_later_it_is_delivered_once_at_the_new_time,

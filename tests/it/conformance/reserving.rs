@@ -10,13 +10,13 @@ use linger::{
 use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
+    a_single_topic_is_served_about_by_due_time,
+    every_ready_job_is_reached_once_in_a_burst,
+    deleted_heads_do_not_make_a_queue_look_empty;
     a_reservation_counts_an_attempt_and_carries_a_fresh_receipt,
     nothing_ready_is_an_empty_answer,
     a_reserved_job_is_not_reserved_again,
     each_reservation_lasts_as_asked,
-    a_single_topic_is_served_about_by_due_time,
-    every_ready_job_is_reached_once_in_a_burst,
-    deleted_heads_do_not_make_a_queue_look_empty,
     lateness_and_wait_are_distinguished,
     a_cancelled_reservation_leaves_no_trace,
     a_stale_cancel_changes_nothing,

@@ -8,6 +8,7 @@ use linger::{
 use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
+    ;
     a_ttr_end_without_a_schedule_is_at_once,
     a_ttr_end_follows_the_schedule_step_by_step,
     a_job_that_came_back_queues_by_its_new_due_time,

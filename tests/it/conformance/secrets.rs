@@ -13,10 +13,10 @@ use linger::{
 use crate::harness::{jobs::*, stores::StoreFixture};
 
 super::on_every_engine! {
+    secrets_added_side_by_side_are_all_kept;
     a_callback_is_a_setting_whose_change_is_announced,
     secrets_outlive_settings_and_pauses,
     a_third_secret_is_refused,
-    secrets_added_side_by_side_are_all_kept,
 }
 
 fn key(n: u8) -> SigningKey {

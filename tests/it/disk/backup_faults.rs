@@ -6,7 +6,7 @@ use std::{path::Path, process::Output, sync::Mutex};
 use rand::{SeedableRng, rngs::SmallRng, seq::IndexedRandom};
 
 use super::{
-    copy_store,
+    FAULTS, copy_store,
     ledger::Ledger,
     seed, setting,
     strace::{Fault, Trace, check_available},
@@ -58,7 +58,7 @@ fn plan(home: &Path, words: &[&str]) -> Vec<Fault> {
         (1..=counts.get(call).copied().unwrap_or_default()).map(move |nth| Fault { call, error, nth })
     };
     let all: Vec<Fault> = CALLS.into_iter().flat_map(each).collect();
-    all.sample(&mut SmallRng::seed_from_u64(seed), setting("LINGER_PROVE_FAULTS", 24)).cloned().collect()
+    all.sample(&mut SmallRng::seed_from_u64(seed), setting("LINGER_PROVE_FAULTS", FAULTS)).cloned().collect()
 }
 
 /// Runs the program with these arguments once for each fault, in a directory made by `prepare`, and passes the result

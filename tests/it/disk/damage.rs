@@ -11,6 +11,7 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::SliceRandom};
 
 use super::{
+    DAMAGES,
     content::Content,
     copy_store,
     ledger::{Effect, JobState, Ledger},
@@ -194,7 +195,7 @@ fn try_all(what: &str, cases: &[(&Store, Damage)]) {
 
 fn sampled<T>(mut all: Vec<T>, rng: &mut SmallRng, part: usize) -> Vec<T> {
     all.shuffle(rng);
-    all.truncate(setting("LINGER_PROVE_DAMAGE", 40).div_ceil(part));
+    all.truncate(setting("LINGER_PROVE_DAMAGE", DAMAGES).div_ceil(part));
     all
 }
 
@@ -244,7 +245,7 @@ fn a_flipped_bit_is_noticed_or_harmless() {
     let (killed, stopped, mut rng) = (Store::killed(), Store::stopped(), random());
     let mut cases = Vec::new();
     for (store, name) in [(&killed, LOG), (&killed, DB), (&stopped, DB)] {
-        for _ in 0..setting("LINGER_PROVE_DAMAGE", 40).div_ceil(3) {
+        for _ in 0..setting("LINGER_PROVE_DAMAGE", DAMAGES).div_ceil(3) {
             let at = rng.random_range(0..store.len(name));
             cases.push((store, Damage::Flip(name, at, rng.random_range(0..8))));
         }

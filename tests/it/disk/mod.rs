@@ -30,6 +30,10 @@ fn setting(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, number)
 }
 
+/// How many of the possible faults, and how many damages of each kind, a test tries in the normal run.
+const FAULTS: usize = 12;
+const DAMAGES: usize = 18;
+
 /// The seed of the random numbers; printed, so that a failure can be reproduced.
 fn seed() -> u64 {
     let seed = setting("LINGER_PROVE_SEED", 0) as u64;

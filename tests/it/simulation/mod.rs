@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Seeds in the normal run.
-const SEEDS: u64 = 3_000;
+const SEEDS: u64 = 300;
 
 #[test]
 fn random_clients_on_a_failing_store_see_every_promise_kept() {
