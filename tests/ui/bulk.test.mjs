@@ -161,7 +161,7 @@ inBrowser("keys work after a click on a box", {}, async ({ server, tab, page }) 
   await tab.sees("2 selected");
 });
 
-onEveryEngine("a change that cannot go on says how far it came", {}, async ({ server, tab, page }) => {
+inBrowser("a change that cannot go on says how far it came", {}, async ({ server, tab, page }) => {
   for (const [n, id] of ["a", "b", "c"].entries()) await server.add({ topic: "mail", id, at: new Date(4e12 + n * 1000).toISOString() });
   await tab.go("jobs");
   await lists(tab, ["a", "b", "c"]);
@@ -243,7 +243,7 @@ onEveryEngine("all that match are counted, confirmed and changed", {}, async ({ 
   assert.ok(await tab.button("Delete 1,000 jobs").isEnabled(), "the number as the button has it");
 });
 
-onEveryEngine("an operation that runs is stopped", {}, async ({ server, tab }) => {
+inBrowser("an operation that runs is stopped", {}, async ({ server, tab }) => {
   for (let from = 0; from < 6_000; from += 1_000) {
     await server.call("POST", "batch/jobs", { jobs: Array.from({ length: 1_000 }, (_, n) => ({ topic: "mail", id: `j:${from + n}`, delay: "1d" })) });
   }
@@ -268,7 +268,7 @@ onEveryEngine("an operation that lost its server is shown as abandoned", {}, asy
   assert.equal(await tab.button("Stop").count(), 0);
 });
 
-onEveryEngine("an operation that is no longer known does not look as if it ran", {}, async ({ server, tab, page }) => {
+inBrowser("an operation that is no longer known does not look as if it ran", {}, async ({ server, tab, page }) => {
   const request = { id: "lost", action: "delete", filter: { topic: "mail", state: "delayed" }, dry_run: false, limit: 9 };
   await server.call("POST", "bulk", request);
   const operation = { ...(await server.call("POST", "bulk/lost/stop")), state: "running", ended_at: undefined };
@@ -307,7 +307,7 @@ onEveryEngine("dead letters are grouped by reason, replayed and deleted", {}, as
   await tab.sees("No dead letters.");
 });
 
-onEveryEngine("a reason whose beginning catches others says so", {}, async ({ server, tab, page }) => {
+inBrowser("a reason whose beginning catches others says so", {}, async ({ server, tab, page }) => {
   for (const [n, reason] of ["1", "1 timeout", "12 timeouts"].entries()) await server.bury("mail", `d-${n}`, reason);
   await tab.go("topics/mail/dead");
   await page.getByRole("button", { name: "Replay “# timeouts”" }).click();
@@ -329,7 +329,7 @@ async function addTimed(server) {
   return at;
 }
 
-onEveryEngine("what the timeline selects is listed and changed", {}, async ({ server, tab, page }) => {
+inBrowser("what the timeline selects is listed and changed", {}, async ({ server, tab, page }) => {
   await addTimed(server);
   await tab.go("topics/mail");
   await page.getByRole("slider").focus();
@@ -353,7 +353,7 @@ onEveryEngine("what the timeline selects is listed and changed", {}, async ({ se
   assert.deepEqual(await states(server, ["a", "b", "c"]), ["gone", "gone", "delayed"]);
 });
 
-onEveryEngine("what the timeline selects is rescheduled", {}, async ({ server, tab, page }) => {
+inBrowser("what the timeline selects is rescheduled", {}, async ({ server, tab, page }) => {
   const at = await addTimed(server);
   await tab.go("topics/mail");
   await page.getByRole("slider").focus();

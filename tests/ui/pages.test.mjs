@@ -50,7 +50,7 @@ onEveryEngine("topics are sorted, filtered and opened", {}, async ({ server, tab
   await tab.until((title) => document.title === title, "a.two · Linger");
 });
 
-onEveryEngine("the sums are those of all topics, also of more than a page has", {}, async ({ server, tab, page }) => {
+inBrowser("the sums are those of all topics, also of more than a page has", {}, async ({ server, tab, page }) => {
   const jobs = Array.from({ length: 1_001 }, (_, n) => ({ topic: `t${String(n).padStart(4, "0")}`, delay: "1h" }));
   await server.call("POST", "batch/jobs", { jobs: jobs.slice(0, 1_000) });
   await server.call("POST", "batch/jobs", { jobs: jobs.slice(1_000) });
@@ -121,7 +121,7 @@ onEveryEngine("a topic is paused and resumed", {}, async ({ server, tab }) => {
   await tab.sees("intake is paused", { exact: true });
 });
 
-onEveryEngine("a test job is added and followed to its end", {}, async ({ server, tab, page }) => {
+inBrowser("a test job is added and followed to its end", {}, async ({ server, tab, page }) => {
   await tab.go("topics/trial");
   await tab.sees("There is no such topic");
   const [delay, body] = [page.getByLabel("Delay"), page.getByLabel("Body, in JSON")];
@@ -146,7 +146,7 @@ onEveryEngine("a test job is added and followed to its end", {}, async ({ server
   await tab.sees("This job is gone:");
 });
 
-onEveryEngine("a purge asks for the topic first", {}, async ({ server, tab, page }) => {
+inBrowser("a purge asks for the topic first", {}, async ({ server, tab, page }) => {
   for (const id of ["a", "b"]) await server.add({ topic: "mail", id, delay: "1h" });
   await tab.go("topics/mail");
   const ask = async () => {
@@ -301,7 +301,7 @@ onEveryEngine("a job is found, moved, run and deleted", {}, async ({ server, tab
   await tab.sees("There is no such job");
 });
 
-onEveryEngine("a reserved job and one with a callback say so", {}, async ({ server, tab }) => {
+inBrowser("a reserved job and one with a callback say so", {}, async ({ server, tab }) => {
   await server.add({ topic: "t", id: "held", ttr: "10m" });
   await server.call("POST", "topics/t/pop");
   await tab.go("jobs/held");
@@ -324,7 +324,7 @@ onEveryEngine("a reserved job and one with a callback say so", {}, async ({ serv
   assert.deepEqual(copied.callback, { ...callback, headers: { "x-key": "[hidden]" } });
 });
 
-onEveryEngine("the server and this browser's settings", {}, async ({ server, tab, page }) => {
+inBrowser("the server and this browser's settings", {}, async ({ server, tab, page }) => {
   await server.add({ topic: "t", id: "later", at: "2100-01-01T12:00:00Z" });
   await tab.go("server");
   await tab.sees(server.redis ? /^redis \(/ : /^embedded \(SQLite/);
