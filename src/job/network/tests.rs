@@ -266,7 +266,7 @@ fn is_special_to_std(v4: Ipv4Addr) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4 * ProptestConfig::default().cases, ..ProptestConfig::default() })]
 
     #[test]
     fn the_forms_of_an_ipv4_address_are_judged_alike(

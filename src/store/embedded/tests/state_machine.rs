@@ -253,7 +253,7 @@ fn run(machine: &mut StateMachine, groups: &[(Vec<Step>, bool)]) -> Vec<String> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 8))]
 
     #[test]
     fn memory_and_disk_agree_after_every_group(groups in groups()) {
