@@ -20,7 +20,7 @@ COPY client/Cargo.toml client/
 RUN mkdir -p src bench/src client/src empty \
  && echo 'fn main() {}' > src/main.rs \
  && touch src/lib.rs bench/src/lib.rs client/src/lib.rs \
- && cargo auditable build --release --locked \
+ && cargo auditable build --profile dist --locked \
  && rm -r src bench/src client/src
 COPY . .
 # The commit for `linger --version`; the context has no .git. Declared here, so that a new commit does not
@@ -28,8 +28,8 @@ COPY . .
 ARG LINGER_COMMIT=
 # cargo compares modification times, and the copied files may be older than the build above.
 RUN touch src/main.rs src/lib.rs bench/src/lib.rs client/src/lib.rs \
- && cargo auditable build --release --locked \
- && strip --keep-section=.dep-v0 target/release/linger
+ && cargo auditable build --profile dist --locked \
+ && strip --keep-section=.dep-v0 target/dist/linger
 
 FROM ${RUNTIME_IMAGE}
 ARG LINGER_COMMIT=
@@ -38,7 +38,7 @@ LABEL org.opencontainers.image.title="linger" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="0.1.0" \
       org.opencontainers.image.revision="${LINGER_COMMIT}"
-COPY --from=build /src/target/release/linger /usr/local/bin/linger
+COPY --from=build /src/target/dist/linger /usr/local/bin/linger
 # The authorities that the server trusts when it calls back to https. The small base has none; BUILD_IMAGE does,
 # because cargo needs them.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/

@@ -106,7 +106,7 @@ fn write_replacement_programs(directory: &Path) {
          *) exit 64 ;;\n\
          esac\n\
          '{}' build --offline --package cfg-if \"${{@:3}}\"\n\
-         mkdir -p target/release && touch target/release/linger",
+         mkdir -p target/dist && touch target/dist/linger",
         env!("CARGO")
     );
     // The list of libraries has to stay in the program.
