@@ -283,6 +283,8 @@ function onEngines(engines, name, { settings, tokens, tab: options }, run) {
           error.message += `\nerrors of the page: ${JSON.stringify(tab.errors)}`;
           throw error;
         } finally {
+          // A call that is intercepted while its page closes is no fault of the page.
+          for (const page of tab.context.pages()) await page.unrouteAll({ behavior: "ignoreErrors" });
           await tab.context.close();
         }
         assert.deepEqual(tab.errors, [], "errors of the page");
