@@ -13,8 +13,11 @@ use linger::clock::{Clock, SystemClock};
 /// Longer than any condition needs to become true, also on a very busy machine.
 pub const LONGEST: Duration = Duration::from_secs(90);
 
-/// Between two looks at what another process brings about.
-const PAUSE: Duration = Duration::from_millis(2);
+/// Between two looks at what another process brings about: this part of the time that has been waited. Looking costs
+/// both processes time, and a look that comes later by this part prolongs no test much.
+const PAUSE_PART: u32 = 16;
+const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Looks at a condition before it pauses between them: other tasks of the runtime need no time to make it true.
 const LOOKS_AT_ONCE: u32 = 200;
@@ -43,12 +46,18 @@ impl TimeLimit {
 
     /// Leaves the processor to others before the next check.
     pub async fn pause(&self) {
-        self.clock.sleep(PAUSE).await;
+        self.clock.sleep(self.next_pause()).await;
     }
 
     /// Does so outside of async code.
     pub fn pause_thread(&self) {
-        std::thread::park_timeout(PAUSE);
+        std::thread::park_timeout(self.next_pause());
+    }
+
+    fn next_pause(&self) -> Duration {
+        let left =
+            Duration::from_micros(self.end_us.saturating_sub(self.clock.now_micros()).max(0).unsigned_abs());
+        (LONGEST.saturating_sub(left) / PAUSE_PART).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
     }
 }
 
