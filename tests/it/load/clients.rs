@@ -93,6 +93,9 @@ pub async fn produce(run: Arc<Run>, number: usize) {
                     .await;
             run.job_ended(outcome == Outcome::Done);
         }
+        if !run.plan.pause.is_zero() {
+            SystemClock::new().sleep(run.plan.pause).await;
+        }
     }
 }
 

@@ -15,6 +15,8 @@ pub struct Plan {
     pub ttr: u64,
     /// The number of producers, and of workers. Every second one uses batches.
     pub clients: usize,
+    /// How long a producer waits after each add or batch.
+    pub pause: Duration,
     /// Whether workers use every operation of a worker, or only finish.
     pub mixed: bool,
     /// Whether clients change due times and requeue buried jobs.
@@ -32,20 +34,22 @@ impl Plan {
             spread: Duration::from_secs(setting("LINGER_LOAD_SECONDS", 2)),
             ttr: 2,
             clients: 8,
+            pause: Duration::ZERO,
             mixed: true,
             changes: true,
             seed: setting("LINGER_LOAD_SEED", rand::random_range(0..1_000_000)),
         }
     }
 
-    /// Like [`from_environment`](Self::from_environment), with fewer jobs and clients by default, for loads that last as
-    /// long as their faults.
+    /// Like [`from_environment`](Self::from_environment), with fewer jobs and clients by default and with pauses of
+    /// `LINGER_LOAD_PAUSE_MS`, for loads that last as long as their faults.
     pub fn light() -> Self {
         let jobs = usize::try_from(setting("LINGER_LOAD_JOBS", 600)).expect("fits");
         Self {
             jobs,
             spread: Duration::from_secs(setting("LINGER_LOAD_SECONDS", 1)),
             clients: 4,
+            pause: Duration::from_millis(setting("LINGER_LOAD_PAUSE_MS", 50)),
             ..Self::from_environment()
         }
     }
