@@ -21,8 +21,8 @@ on_every_engine!(
     a_pop_waits_for_the_first_job,
     invalid_batches_are_refused,
     the_same_job_twice_in_a_batch_is_added_once,
+    a_batch_is_carried_out_only_if_its_response_fits_the_budget;
     the_response_to_a_batch_of_faults_stays_small,
-    a_batch_is_carried_out_only_if_its_response_fits_the_budget,
 );
 
 fn statuses(response: &Value) -> Vec<u64> {

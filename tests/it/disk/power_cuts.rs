@@ -104,7 +104,7 @@ fn nothing_acknowledged_is_lost_in_a_power_cut() {
         Ok(namespace) => namespace,
         Err(why) => return not_run_here("power_cuts", &why),
     };
-    let (cuts, seed) = (setting("LINGER_PROVE_CUTS", 10), seed());
+    let (cuts, seed) = (setting("LINGER_PROVE_CUTS", 6), seed());
     println!("LINGER_PROVE_SEED={seed}");
     let mut rng = SmallRng::seed_from_u64(seed);
     let (mut ledger, mut all, mut dropped) = (Ledger::default(), Findings::default(), 0);
