@@ -7,7 +7,7 @@ use axum::{
     response::Response,
     routing::{MethodFilter, MethodRouter},
 };
-use tower::util::MapResponseLayer;
+use tower::{Layer, util::MapResponseLayer};
 
 use super::{
     app::App,
@@ -88,12 +88,10 @@ pub fn router(app: &App) -> Router {
             None => paths.push(PathRoutes::new(app, route)),
         }
     }
-    let no_route = Handler::<_, App>::layer(
-        async |uri: Uri| Problem::no_route(uri.path()),
-        Middleware::new(app, RouteSpec::UNKNOWN),
-    );
+    let no_route =
+        Middleware::new(app, RouteSpec::UNKNOWN).wrap(async |uri: Uri| Problem::no_route(uri.path()));
     let router = paths.into_iter().fold(Router::new(), |router, path| path.add_to(router));
-    router.fallback(no_route).with_state(app.clone())
+    router.fallback_service(no_route)
 }
 
 /// One line of the table.
@@ -101,7 +99,7 @@ struct Route {
     method: Method,
     spec: RouteSpec,
     /// Adds the handler, inside the middleware, to the methods of a path.
-    add_handler: Box<dyn FnOnce(MethodRouter<App>, Middleware) -> MethodRouter<App>>,
+    add_handler: Box<dyn FnOnce(MethodRouter, Middleware) -> MethodRouter>,
 }
 
 /// Defines one function per method, each of which makes a [`Route`] from a path, a scope and a handler.
@@ -116,7 +114,7 @@ macro_rules! methods {
                 method: Method::$method,
                 spec: RouteSpec::new(path, required),
                 add_handler: Box::new(|methods, middleware| {
-                    methods.on(MethodFilter::$method, handler.layer(middleware))
+                    methods.on_service(MethodFilter::$method, middleware.wrap(handler))
                 }),
             }
         })*
@@ -162,7 +160,7 @@ struct PathRoutes {
     /// For requests with other methods.
     spec: RouteSpec,
     allowed: Vec<&'static str>,
-    methods: MethodRouter<App>,
+    methods: MethodRouter,
 }
 
 impl PathRoutes {
@@ -180,7 +178,7 @@ impl PathRoutes {
         self.methods = (route.add_handler)(methods, Middleware::new(&self.app, route.spec));
     }
 
-    fn add_to(self, router: Router<App>) -> Router<App> {
+    fn add_to(self, router: Router) -> Router {
         let allows_head = self.allowed.contains(&"HEAD");
         let allowed = self.allowed.join(", ");
         let header = HeaderValue::from_str(&allowed).expect("method names are plain text");
@@ -193,10 +191,9 @@ impl PathRoutes {
             response.headers_mut().insert(header::ALLOW, header.clone());
             response
         });
-        let refuse = Handler::<((),), App>::layer(refuse, Middleware::new(&self.app, self.spec));
-        let refuse = Handler::<_, App>::layer(refuse, set_allow);
-        let methods = self.methods.fallback(refuse.clone());
-        let methods = if allows_head { methods } else { methods.on(MethodFilter::HEAD, refuse) };
+        let refuse = set_allow.layer(Middleware::new(&self.app, self.spec).wrap(refuse));
+        let methods = self.methods.fallback_service(refuse.clone());
+        let methods = if allows_head { methods } else { methods.on_service(MethodFilter::HEAD, refuse) };
         router.route(self.spec.path, methods)
     }
 }

@@ -2,7 +2,8 @@
 //! the guard, which checks the caller and reads the body.
 //!
 //! Tower services around each handler, not axum's layers around a whole `Router`: those are boxed, and copied for every
-//! request together with all that is below them. A service here knows its route without a lookup.
+//! request together with all that is below them. A service here knows its route without a lookup, and not the type of
+//! its handler: each type would be a copy of all of this for the compiler.
 
 pub mod request_body;
 mod request_span;
@@ -12,15 +13,17 @@ use std::{
     any::Any,
     convert::Infallible,
     net::Ipv4Addr,
-    pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use axum::{
     body::Bytes,
     extract::Request,
+    handler::Handler,
     response::{IntoResponse, Response},
 };
+use futures_util::future::BoxFuture;
 use tower::{Layer, Service};
 use tower_http::catch_panic::{CatchPanic, CatchPanicLayer};
 
@@ -46,23 +49,26 @@ pub struct Middleware {
 }
 
 type PanicHandler = fn(Box<dyn Any + Send>) -> Response;
-type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>;
+type ResponseFuture = BoxFuture<'static, Result<Response, Infallible>>;
 
 impl Middleware {
     pub fn new(app: &App, route: RouteSpec) -> Self {
         Self { app: app.clone(), route }
     }
-}
 
-impl<S> Layer<S> for Middleware {
-    type Service = Spanned<CatchPanic<Guarded<S>, PanicHandler>>;
-
-    fn layer(&self, handler: S) -> Self::Service {
+    /// The service that answers the requests of the route by `handler`.
+    pub fn wrap<T>(self, handler: impl Handler<T, App>) -> Spanned<CatchPanic<Guarded, PanicHandler>> {
+        let app = self.app.clone();
+        let handler: ErasedHandler =
+            Arc::new(move |request| Box::pin(handler.clone().call(request, app.clone())));
         let guarded = Guarded { middleware: self.clone(), handler };
         let caught = CatchPanicLayer::custom(request_span::panicked as PanicHandler).layer(guarded);
-        Spanned { middleware: self.clone(), inner: caught }
+        Spanned { middleware: self, inner: caught }
     }
 }
+
+/// A handler of any type.
+type ErasedHandler = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
 
 /// Logs and counts a request and gives its response the final form.
 #[derive(Debug, Clone)]
@@ -94,40 +100,31 @@ where
 }
 
 /// Lets a request through to its handler if it may pass, and charges the response to the budget.
-#[derive(Debug, Clone)]
-pub struct Guarded<S> {
+#[derive(Clone)]
+pub struct Guarded {
     middleware: Middleware,
-    handler: S,
+    handler: ErasedHandler,
 }
 
-impl<S> Service<Request> for Guarded<S>
-where
-    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send,
-{
+impl Service<Request> for Guarded {
     type Response = Response;
     type Error = Infallible;
     type Future = ResponseFuture;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.handler.poll_ready(cx)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request) -> ResponseFuture {
-        let unused = self.handler.clone();
-        let ready = std::mem::replace(&mut self.handler, unused);
-        Box::pin(call_guarded(self.middleware.clone(), request, ready))
+        Box::pin(call_guarded(self.middleware.clone(), request, self.handler.clone()))
     }
 }
 
-async fn call_guarded<S>(
+async fn call_guarded(
     Middleware { app, route }: Middleware,
     mut request: Request,
-    mut handler: S,
-) -> Result<Response, Infallible>
-where
-    S: Service<Request, Response = Response, Error = Infallible>,
-{
+    handler: ErasedHandler,
+) -> Result<Response, Infallible> {
     let class = ResponseClass::of_request(&route, request.method());
     let client = ConnectedClient::of_request(&request);
     let (mut caller, mut body) = (None, Bytes::new());
@@ -149,7 +146,7 @@ where
             } else {
                 body = bytes;
             }
-            handler.call(request).await?
+            handler(request).await
         }
         Err(problem) => problem.into_response(),
     };

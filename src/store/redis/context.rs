@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fred::error::{Error as FredError, ErrorKind};
+use futures_util::future::BoxFuture;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{layout::LayoutState, options::Options};
@@ -51,6 +52,8 @@ impl EngineContext {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> tokio::task::JoinHandle<T> {
+        // Boxed: for the type of each task the compiler would make the runtime's part anew.
+        let task: BoxFuture<'static, T> = Box::pin(task);
         self.tasks.spawn_on(task, &self.runtime)
     }
 

@@ -17,6 +17,7 @@ use fred::{
         Config, ConnectionConfig, Options as CallOptions, PerformanceConfig, Server, UnresponsiveConfig,
     },
 };
+use futures_util::future::BoxFuture;
 use socket2_05::TcpKeepalive;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
@@ -45,11 +46,21 @@ const NOTHING_OUTSTANDING: i64 = i64::MAX;
 /// kernel has not sent yet.
 type Driver = AbortOnDropHandle<Result<(), FredError>>;
 
+/// The library's client without its type, which refers to itself through many others: for each of our types that has a
+/// connection, and for each future that has one of those, the compiler would follow all of them to find it `Send`.
+struct ErasedClient(Box<dyn AsRef<Client> + Send + Sync>);
+
+impl std::fmt::Debug for ErasedClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Client")
+    }
+}
+
 /// A connection. Dropping it closes it at once.
 #[derive(Debug)]
 pub struct ServerConnection {
     id: u64,
-    client: Client,
+    client: ErasedClient,
     state: Arc<ConnectionState>,
     /// Ends when the connection is lost; owns the driver.
     _monitor: AbortOnDropHandle<()>,
@@ -144,6 +155,7 @@ impl ServerConnection {
         let monitor = tokio::spawn(state.clone().monitor(client.clone(), driver));
         static OPENED: AtomicU64 = AtomicU64::new(0);
         let id = OPENED.fetch_add(1, Ordering::Relaxed);
+        let client = ErasedClient(Box::new(Arc::new(client)));
         Ok(Self { id, client, state, _monitor: AbortOnDropHandle::new(monitor) })
     }
 
@@ -154,23 +166,31 @@ impl ServerConnection {
 
     /// The library's client, for calls that go through [`call`](Self::call).
     pub fn client(&self) -> &Client {
-        &self.client
+        (*self.client.0).as_ref()
     }
 
     /// Makes a call on the client, which fails as soon as the connection is lost.
-    pub async fn call<T>(&self, call: impl Future<Output = Result<T, FredError>>) -> Result<T, FredError> {
-        let result = tokio::select! {
-            biased;
-            result = self.state.track(call) => result,
-            () = self.state.lost.cancelled() => Err(self.state.cause()),
-        };
-        result.map_err(|error| {
-            if is_from_server(&error) {
-                return error;
-            }
-            // A call may fail before the monitor has cancelled `lost`.
-            let cause = self.state.cause.get().unwrap_or(&error);
-            FredError::new(ErrorKind::Routing, describe_server_error(&self.state.server, cause))
+    ///
+    /// Boxed, so that the futures of the library are no part of every future that makes a call: the compiler took a
+    /// quarter of its time to find each of those to be `Send`.
+    pub fn call<'a, T: Send>(
+        &'a self,
+        call: impl Future<Output = Result<T, FredError>> + Send + 'a,
+    ) -> BoxFuture<'a, Result<T, FredError>> {
+        Box::pin(async move {
+            let result = tokio::select! {
+                biased;
+                result = self.state.track(call) => result,
+                () = self.state.lost.cancelled() => Err(self.state.cause()),
+            };
+            result.map_err(|error| {
+                if is_from_server(&error) {
+                    return error;
+                }
+                // A call may fail before the monitor has cancelled `lost`.
+                let cause = self.state.cause.get().unwrap_or(&error);
+                FredError::new(ErrorKind::Routing, describe_server_error(&self.state.server, cause))
+            })
         })
     }
 
@@ -198,7 +218,7 @@ impl ServerConnection {
     /// Closes the connection after the replies to earlier calls, or after a timeout.
     pub async fn close(&self) {
         if self.loss().is_none() {
-            let _ = tokio::time::timeout(QUIT_TIMEOUT, self.client.quit()).await;
+            let _ = tokio::time::timeout(QUIT_TIMEOUT, self.client().quit()).await;
         }
         self.abort();
     }

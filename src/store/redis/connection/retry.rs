@@ -8,6 +8,7 @@ use fred::{
     interfaces::{ClientLike, LuaInterface},
     types::{ClusterHash, CustomCommand, Value},
 };
+use futures_util::future::BoxFuture;
 
 use super::{
     call::ScriptCall, error::CallFault, eval_command::EvalCommand, node::ServerNode,
@@ -71,8 +72,14 @@ impl ScriptClient {
     }
 
     /// Calls until there is a reply, for as long as the call may be retried. One attempt gets its
-    /// full time even if that is longer.
-    pub async fn call_with_retry(&self, call: ScriptCall) -> Result<ScriptReply> {
+    /// full time even if that is longer. Boxed for the reason of [`ServerConnection::call`].
+    ///
+    /// [`ServerConnection::call`]: super::client::ServerConnection::call
+    pub fn call_with_retry(&self, call: ScriptCall) -> BoxFuture<'_, Result<ScriptReply>> {
+        Box::pin(self.retry(call))
+    }
+
+    async fn retry(&self, call: ScriptCall) -> Result<ScriptReply> {
         self.check_layout(call.script)?;
         let (clock, timeout) = (&self.context.clock, self.reply_timeout(&call));
         let retry_for = call.retry_for.unwrap_or(self.context.options.retry_for);

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use tokio::sync::oneshot;
 
 use crate::{
@@ -26,6 +27,7 @@ const LIMIT: (usize, usize) = (64, 512 * 1_024);
 const MIN_WAIT: Duration = Duration::from_millis(250);
 
 /// A kind of call that several callers can share.
+#[async_trait]
 pub trait BatchCall: Send + Sync + 'static {
     /// What a caller requests.
     type Item: Send + 'static;
@@ -37,12 +39,7 @@ pub trait BatchCall: Send + Sync + 'static {
 
     /// Makes the call for callers the first of whom has waited since `since_us`. Returns one outcome per item, in
     /// order.
-    fn call(
-        &self,
-        shard: Shard,
-        items: Vec<Self::Item>,
-        since_us: i64,
-    ) -> impl Future<Output = Result<Vec<Self::Outcome>>> + Send;
+    async fn call(&self, shard: Shard, items: Vec<Self::Item>, since_us: i64) -> Result<Vec<Self::Outcome>>;
 }
 
 /// Batches calls of one kind, by shard.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::{Buf, Bytes};
 use futures_util::future::try_join_all;
 
@@ -54,6 +55,7 @@ struct AddCall {
     notifier: Arc<Notifier>,
 }
 
+#[async_trait]
 impl BatchCall for AddCall {
     type Item = AddJob;
     type Outcome = Added;

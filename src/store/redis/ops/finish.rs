@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use fred::bytes_utils::Str;
 use futures_util::future::try_join_all;
@@ -60,6 +61,7 @@ struct ScopedFinish {
     job: FinishJob,
 }
 
+#[async_trait]
 impl BatchCall for FinishCall {
     type Item = ScopedFinish;
     type Outcome = Finished;
