@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -23,7 +22,7 @@ const (
 // RefusedError is an answer with which the server refuses a call: the problem document of RFC 9457.
 type RefusedError struct {
 	Status     int           `json:"status"`
-	Code       string        `json:"code"` // a stable word, such as lease_lost; empty if the answer is not the server's own
+	Code       string        `json:"code"` // a stable word, such as lease_lost
 	Type       string        `json:"type"`
 	Detail     string        `json:"detail"` // the first fault, and how to mend it
 	RequestID  string        `json:"request_id"`
@@ -35,14 +34,15 @@ func (e *RefusedError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s %s", e.Status, e.Code, e.Detail))
 }
 
-// NoAnswerError says that no complete answer came.
+// NoAnswerError says that no complete answer of the server came: none at all, or that of something else, such as a proxy.
 type NoAnswerError struct {
-	Err      error
-	Unsent   bool // the server has not seen the call
-	hopeless bool // another try would fail in the same way
+	Err        error
+	Unsent     bool // the server has not seen the call
+	hopeless   bool // another try would fail in the same way
+	retryAfter time.Duration
 }
 
-func (e *NoAnswerError) Error() string { return "no answer: " + e.Err.Error() }
+func (e *NoAnswerError) Error() string { return e.Err.Error() }
 func (e *NoAnswerError) Unwrap() error { return e.Err }
 
 // Code returns the code of a refusal, such as job_not_found; empty for any other error.
@@ -63,10 +63,9 @@ func wasRepeated(err error) bool {
 type repeats int
 
 const (
-	safely        repeats = iota // until the timeout: the server recognises a repeat, or a second run changes nothing
-	unlessLost                   // until the timeout, but not once its answer may be lost
-	never                        // not at all
-	untilAnswered                // until ctx ends
+	safely     repeats = iota // always: the server recognises a repeat, or a second run changes nothing
+	unlessLost                // unless its answer may be lost
+	never                     // not at all
 )
 
 // call is a request, and what is done with its answer.
@@ -74,68 +73,63 @@ type call struct {
 	method, path string
 	raw          []byte         // the body
 	fields       map[string]any // the body, if raw is nil
-	out          any            // takes the answer; nil if there is none, which is 204
+	read         reader
 	wait         time.Duration  // how long the server may wait before it answers
 	limit        time.Duration  // of one try; 0: the client's timeout
+	giveUpAfter  *time.Duration // the limit of all tries together; nil: the client's timeout
 	repeats      repeats
 }
 
-// do sends a call until it is answered, or may not be sent again. It returns the status of a success.
-func (c *Client) do(ctx context.Context, call call) (int, error) {
+// do sends a call until it is answered, or may not be sent again.
+func (c *Client) do(ctx context.Context, call call) error {
 	if call.raw == nil && call.fields != nil {
 		var err error
 		if call.raw, err = json.Marshal(call.fields); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	end, mayHaveHappened := time.Now().Add(c.Timeout), false
+	end := time.Now().Add(c.Timeout)
+	if call.giveUpAfter != nil {
+		end = time.Now().Add(*call.giveUpAfter)
+	}
+	mayHaveHappened := false
 	for pause := firstPause; ; pause = shorter(2*pause, longestPause) {
 		limit := call.limit
 		if limit == 0 {
 			limit = c.Timeout
-			if call.repeats != untilAnswered {
+			if call.giveUpAfter == nil {
 				limit = time.Until(end)
 			}
 		}
-		status, err := c.try(ctx, call, limit+call.wait)
+		err := c.try(ctx, call, limit+call.wait)
 		if err == nil || ctx.Err() != nil || call.repeats == never {
-			return status, err
+			return err
+		}
+		if refused := (*RefusedError)(nil); errors.As(err, &refused) {
+			refused.Repeated = mayHaveHappened
+		}
+		mayHaveHappened = mayHaveHappened || mayHaveTakenEffect(err)
+		if !isTemporary(err) || call.repeats == unlessLost && isLost(err) {
+			return err
 		}
 		// Clients that failed together must not come back together.
-		wait := pause/2 + time.Duration(time.Now().UnixNano())%(pause/2)
-		var refused *RefusedError
-		var unanswered *NoAnswerError
-		if errors.As(err, &refused) {
-			refused.Repeated = mayHaveHappened
-			if !refused.isTemporary() && !(call.repeats == untilAnswered && refused.isForeign()) {
-				return status, err
-			}
-			mayHaveHappened = mayHaveHappened || refused.Status >= 500
-			wait = longer(wait, refused.RetryAfter)
-		} else if errors.As(err, &unanswered) {
-			if unanswered.hopeless || call.repeats == unlessLost && !unanswered.Unsent {
-				return status, err
-			}
-			mayHaveHappened = mayHaveHappened || !unanswered.Unsent
-		}
-		if call.repeats == untilAnswered {
+		wait := longer(pause/2+time.Duration(time.Now().UnixNano())%(pause/2), retryAfter(err))
+		if call.giveUpAfter != nil {
 			wait = shorter(wait, longestPause)
-		} else if time.Now().Add(wait).After(end) {
-			return status, err
 		}
-		if sleep(ctx, wait) != nil {
-			return status, err
+		if time.Now().Add(wait).After(end) || sleep(ctx, wait) != nil {
+			return err
 		}
 	}
 }
 
 // try sends a call once.
-func (c *Client) try(ctx context.Context, call call, limit time.Duration) (int, error) {
+func (c *Client) try(ctx context.Context, call call, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, call.method, c.URL+call.path, bytes.NewReader(call.raw))
 	if err != nil {
-		return 0, &NoAnswerError{Err: err, Unsent: true, hopeless: true}
+		return &NoAnswerError{Err: err, Unsent: true, hopeless: true}
 	}
 	request.Header.Set("Content-Type", "application/json")
 	if c.Token != "" {
@@ -145,47 +139,53 @@ func (c *Client) try(ctx context.Context, call call, limit time.Duration) (int, 
 	if err != nil {
 		var failed *net.OpError
 		isUnsent := errors.As(err, &failed) && failed.Op == "dial"
-		return 0, &NoAnswerError{err, isUnsent || isDistrust(err), isDistrust(err)}
+		return &NoAnswerError{Err: noAnswer(err), Unsent: isUnsent || isDistrust(err), hopeless: isDistrust(err)}
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
-		return 0, &NoAnswerError{Err: err}
+		return &NoAnswerError{Err: noAnswer(err)}
 	}
-	if response.StatusCode >= 300 {
-		return response.StatusCode, refusal(response, body)
-	}
-	// A success that is not the server's own, such as the page of a proxy, is no answer.
-	if call.out == nil && response.StatusCode != http.StatusNoContent {
-		return 0, &NoAnswerError{Err: fmt.Errorf("status %d in place of 204", response.StatusCode)}
-	}
-	if call.out != nil {
-		if err := json.Unmarshal(body, call.out); err != nil {
-			return 0, &NoAnswerError{Err: err}
-		}
-	}
-	return response.StatusCode, nil
+	return interpret(response, body, call.read)
 }
 
-func refusal(response *http.Response, body []byte) *RefusedError {
-	refused := &RefusedError{}
-	if json.Unmarshal(body, refused) != nil || refused.Code == "" {
-		refused = &RefusedError{Detail: first(string(body), 200)}
+func noAnswer(err error) error { return fmt.Errorf("no answer: %w", err) }
+
+func retryAfter(err error) time.Duration {
+	var refused *RefusedError
+	var unanswered *NoAnswerError
+	switch {
+	case errors.As(err, &refused):
+		return refused.RetryAfter
+	case errors.As(err, &unanswered):
+		return unanswered.retryAfter
 	}
-	refused.Status = response.StatusCode
-	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
-		refused.RetryAfter = time.Duration(seconds) * time.Second
-	}
-	return refused
+	return 0
 }
 
 // isTemporary tells whether a later try may be answered otherwise.
-func (e *RefusedError) isTemporary() bool {
-	return e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests || e.Status >= 500
+func isTemporary(err error) bool {
+	var refused *RefusedError
+	var unanswered *NoAnswerError
+	switch {
+	case errors.As(err, &refused):
+		return refused.Status == http.StatusRequestTimeout || refused.Status == http.StatusTooManyRequests || refused.Status >= 500
+	case errors.As(err, &unanswered):
+		return !unanswered.hopeless
+	}
+	return false
 }
 
-// isForeign tells whether something in front of the server may have answered in its place.
-func (e *RefusedError) isForeign() bool { return e.Status == http.StatusNotFound && e.Code == "" }
+// isLost tells whether a call may have taken effect, and its answer is lost.
+func isLost(err error) bool {
+	var unanswered *NoAnswerError
+	return errors.As(err, &unanswered) && !unanswered.Unsent
+}
+
+func mayHaveTakenEffect(err error) bool {
+	var refused *RefusedError
+	return isLost(err) || errors.As(err, &refused) && refused.Status >= 500
+}
 
 // isDistrust tells whether the server's certificate was refused, which no other try mends.
 func isDistrust(err error) bool {

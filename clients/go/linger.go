@@ -1,5 +1,5 @@
 // Package linger calls a Linger server, a durable delay queue: Client adds jobs and changes them, Worker runs them.
-// It needs the standard library only; its three files may be copied into another module.
+// It needs the standard library only; its files may be copied into another module.
 //
 // SPDX-License-Identifier: Apache-2.0
 package linger
@@ -26,7 +26,7 @@ const NoLimit = -1
 //
 // A call that fails is sent again until Timeout: when no answer came, and after 408, 429 and 5xx, with pauses that grow and
 // are at least as long as the server's Retry-After. Calls fail with *RefusedError if the server answered, else with
-// *NoAnswerError: then the call may have taken effect all the same.
+// *NoAnswerError: then the call may have taken effect all the same. What does not have the form of the server's answers is none.
 type Client struct {
 	URL     string        // such as http://localhost:9277
 	Token   string        // sent as Authorization: Bearer; none if empty
@@ -125,22 +125,6 @@ type Job struct {
 	Replayed      bool            `json:"-"` // the add found this job there: it repeats an earlier one
 }
 
-// UnmarshalJSON reads a job of the API.
-func (j *Job) UnmarshalJSON(data []byte) error {
-	type plain Job
-	wire := struct {
-		*plain
-		TTR  float64 `json:"ttr"`
-		Late float64 `json:"late"`
-	}{plain: (*plain)(j)}
-	err := json.Unmarshal(data, &wire)
-	j.TTR, j.Late = time.Duration(wire.TTR*float64(time.Second)), time.Duration(wire.Late*float64(time.Second))
-	if err == nil && (j.ID == "" || j.Body == nil) {
-		err = errors.New("this is no job")
-	}
-	return err
-}
-
 // Add adds a job and returns it, with Replayed if the server had it already.
 func (c *Client) Add(ctx context.Context, job NewJob) (*Job, error) {
 	definition, err := job.definition()
@@ -148,11 +132,17 @@ func (c *Client) Add(ctx context.Context, job NewJob) (*Job, error) {
 		return nil, err
 	}
 	added := &Job{}
-	status, err := c.do(ctx, call{method: "POST", path: "/jobs", raw: definition, out: added})
-	if err != nil {
+	read := func(status int, body []byte) error {
+		if status != http.StatusCreated && status != http.StatusOK {
+			return errors.New("the status is neither 201 nor 200")
+		}
+		err := readJob(added, job.ID, body)
+		added.Replayed = status == http.StatusOK
+		return err
+	}
+	if err := c.do(ctx, call{method: "POST", path: "/jobs", raw: definition, read: read}); err != nil {
 		return nil, fmt.Errorf("add %s: %w", job.ID, err)
 	}
-	added.Replayed = status == http.StatusOK
 	return added, nil
 }
 
@@ -166,45 +156,33 @@ type Added struct {
 // AddMany adds up to 1,000 jobs in one call. The results are in the order of the jobs; one that is refused does not affect
 // the others.
 func (c *Client) AddMany(ctx context.Context, jobs []NewJob) ([]Added, error) {
-	definitions, results := make([][]byte, len(jobs)), make([]Added, len(jobs))
+	definitions, added := make([][]byte, len(jobs)), make([]Added, len(jobs))
 	for i, job := range jobs {
 		var err error
 		if definitions[i], err = job.definition(); err != nil {
 			return nil, fmt.Errorf("add job %d: %w", i, err)
 		}
-		results[i].ID = job.ID
-	}
-	var out struct {
-		Results []struct {
-			Status  int           `json:"status"`
-			Problem *RefusedError `json:"problem"`
-		} `json:"results"`
+		added[i].ID = job.ID
 	}
 	raw := append(append([]byte(`{"jobs":[`), bytes.Join(definitions, []byte(","))...), "]}"...)
-	_, err := c.do(ctx, call{method: "POST", path: "/batch/jobs", raw: raw, out: &out})
-	if err == nil && len(out.Results) != len(jobs) {
-		err = &NoAnswerError{Err: errors.New("the results are not whole")}
-	}
-	if err != nil {
+	read := func(status int, body []byte) error { return readAdded(added, status, body) }
+	if err := c.do(ctx, call{method: "POST", path: "/batch/jobs", raw: raw, read: read}); err != nil {
 		return nil, fmt.Errorf("add %d jobs: %w", len(jobs), err)
 	}
-	for i, result := range out.Results {
-		results[i].Replayed, results[i].Err = result.Status == http.StatusOK, result.Problem
-	}
-	return results, nil
+	return added, nil
 }
 
 // Get reads a job. One that does not exist is refused with the code job_not_found.
 func (c *Client) Get(ctx context.Context, id string) (*Job, error) {
 	job := &Job{}
-	_, err := c.do(ctx, call{method: "GET", path: jobPath(id), out: job})
+	err := c.do(ctx, call{method: "GET", path: jobPath(id), read: jobReader(job, id)})
 	return job, named("get", id, err)
 }
 
 // Cancel deletes a job in any state, also while a worker has it. It returns whether there was one; after a lost answer, a
 // missing job counts as deleted by this call.
 func (c *Client) Cancel(ctx context.Context, id string) (bool, error) {
-	_, err := c.do(ctx, call{method: "DELETE", path: jobPath(id)})
+	err := c.do(ctx, call{method: "DELETE", path: jobPath(id), read: readNothing})
 	if Code(err) == "job_not_found" {
 		return wasRepeated(err), nil
 	}
@@ -223,7 +201,7 @@ func (c *Client) RescheduleAt(ctx context.Context, id string, at time.Time) (*Jo
 
 func (c *Client) patch(ctx context.Context, id string, fields map[string]any) (*Job, error) {
 	job := &Job{}
-	_, err := c.do(ctx, call{method: "PATCH", path: jobPath(id), fields: fields, out: job})
+	err := c.do(ctx, call{method: "PATCH", path: jobPath(id), fields: fields, read: jobReader(job, id)})
 	return job, named("reschedule", id, err)
 }
 
@@ -251,23 +229,22 @@ func (c *Client) pop(ctx context.Context, poll Poll, repeats repeats) ([]*Job, e
 	if poll.Worker != "" {
 		fields["worker"] = poll.Worker
 	}
-	var out struct {
-		Jobs *[]*Job `json:"jobs"`
+	var jobs []*Job
+	read := func(status int, body []byte) (err error) {
+		jobs, err = readJobs(status, body)
+		return err
 	}
 	// By POST, because the transport repeats a GET on its own.
-	_, err := c.do(ctx, call{method: "POST", path: "/batch/pop", fields: fields, out: &out, wait: poll.Wait, repeats: repeats})
-	if err == nil && out.Jobs == nil {
-		err = &NoAnswerError{Err: errors.New("there are no jobs in the answer")}
-	}
+	err := c.do(ctx, call{method: "POST", path: "/batch/pop", fields: fields, read: read, wait: poll.Wait, repeats: repeats})
 	if err != nil {
 		return nil, named("pop", strings.Join(poll.Topics, " "), err)
 	}
-	return *out.Jobs, nil
+	return jobs, nil
 }
 
 // Finish says that the work is done; the job is gone. The code lease_lost means that it came too late, and the job runs again.
 func (c *Client) Finish(ctx context.Context, id, receipt string) error {
-	return c.hold(ctx, id, "finish", map[string]any{"receipt": receipt}, safely)
+	return c.hold(ctx, id, "finish", map[string]any{"receipt": receipt}, nil)
 }
 
 // Release gives a job back. The next attempt follows its schedule, or the delay if that is not nil. The reason, up to 1,024
@@ -277,28 +254,28 @@ func (c *Client) Release(ctx context.Context, id, receipt string, delay *time.Du
 	if delay != nil {
 		fields["delay"] = text(*delay)
 	}
-	return c.hold(ctx, id, "release", fields, safely)
+	return c.hold(ctx, id, "release", fields, nil)
 }
 
 // Touch makes a reservation last ttr from now; 0: the job's own TTR.
 func (c *Client) Touch(ctx context.Context, id, receipt string, ttr time.Duration) error {
 	fields := map[string]any{"receipt": receipt}
 	setDuration(fields, "ttr", ttr)
-	return c.hold(ctx, id, "touch", fields, safely)
+	return c.hold(ctx, id, "touch", fields, nil)
 }
 
 // Bury makes a job a dead letter, with a reason of up to 1,024 bytes.
 func (c *Client) Bury(ctx context.Context, id, receipt, reason string) error {
-	return c.hold(ctx, id, "bury", map[string]any{"receipt": receipt, "reason": reason}, safely)
+	return c.hold(ctx, id, "bury", map[string]any{"receipt": receipt, "reason": reason}, nil)
 }
 
 // hold is a call by the holder of a reservation. A repeat that finds its first try done is a success.
-func (c *Client) hold(ctx context.Context, id, step string, fields map[string]any, repeats repeats) error {
-	request := call{method: "POST", path: jobPath(id) + "/" + step, fields: fields, repeats: repeats}
+func (c *Client) hold(ctx context.Context, id, step string, fields map[string]any, giveUpAfter *time.Duration) error {
+	request := call{method: "POST", path: jobPath(id) + "/" + step, fields: fields, read: readNothing, giveUpAfter: giveUpAfter}
 	if step != "finish" {
-		request.out = &Job{}
+		request.read = jobReader(&Job{}, id)
 	}
-	_, err := c.do(ctx, request)
+	err := c.do(ctx, request)
 	if step == "finish" && Code(err) == "job_not_found" && wasRepeated(err) {
 		return nil
 	}

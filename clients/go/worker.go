@@ -67,7 +67,8 @@ func (w *Worker) RunUntilSignal() error {
 
 // Run pops and runs jobs until ctx ends or the server refuses the worker, as with a wrong token; it then returns that error.
 // Then it takes no more jobs and waits for those that run: after Drain their handlers' contexts are cancelled, and their jobs are
-// released without delay. While the server is away Run goes on trying; the end of a job is sent until it is answered.
+// released without delay. While the server is away Run goes on trying; the end of a job is sent until it is answered or the job's
+// reservation ends.
 func (w *Worker) Run(ctx context.Context) error {
 	r := &run{Worker: *w}
 	r.setDefaults()
@@ -155,18 +156,15 @@ func (r *run) poll(ctx context.Context) error {
 			continue
 		}
 		var refused *RefusedError
-		if errors.As(err, &refused) && !refused.isTemporary() && !refused.isForeign() {
+		if errors.As(err, &refused) && !isTemporary(err) {
 			return err
 		}
 		if !isAway {
 			r.OnEvent("away", nil, err)
 		}
 		isAway, pause = true, shorter(longer(2*pause, firstPause), longestPause)
-		wait := pause/2 + time.Duration(time.Now().UnixNano())%(pause/2)
-		if refused != nil {
-			wait = shorter(longer(wait, refused.RetryAfter), longestPause)
-		}
-		if sleep(ctx, wait) != nil {
+		wait := longer(pause/2+time.Duration(time.Now().UnixNano())%(pause/2), retryAfter(err))
+		if sleep(ctx, shorter(wait, longestPause)) != nil {
 			return nil
 		}
 	}
@@ -218,7 +216,7 @@ func (r *run) attempt(job *Job, sent time.Time) {
 		select {
 		case ended := <-done:
 			if !isLost {
-				r.report(job, ended)
+				r.report(job, ended, lease-since(renewed))
 			}
 			return
 		case touch := <-touches:
@@ -249,10 +247,9 @@ func (r *run) touch(job *Job, lease time.Duration) error {
 	fields := map[string]any{"receipt": job.Receipt}
 	setDuration(fields, "ttr", r.TTR)
 	limit := longer(shorter(lease/10, 10*time.Second), 250*time.Millisecond)
-	_, err := r.Client.do(context.Background(), call{
-		method: "POST", path: jobPath(job.ID) + "/touch", fields: fields, out: &Job{}, limit: limit, repeats: never,
+	return r.Client.do(context.Background(), call{
+		method: "POST", path: jobPath(job.ID) + "/touch", fields: fields, read: jobReader(&Job{}, job.ID), limit: limit, repeats: never,
 	})
-	return err
 }
 
 // handle calls the handler; a panic is an error of this job alone.
@@ -265,8 +262,8 @@ func (r *run) handle(ctx context.Context, job *Job) (err error) {
 	return r.Handler(ctx, job)
 }
 
-// report tells the server how a job ended, until it answers.
-func (r *run) report(job *Job, ended outcome) {
+// report tells the server how a job ended, until it answers or the rest of the reservation is over.
+func (r *run) report(job *Job, ended outcome, rest time.Duration) {
 	var bury *buried
 	step, fields := "finish", map[string]any{"receipt": job.Receipt}
 	switch {
@@ -278,7 +275,7 @@ func (r *run) report(job *Job, ended outcome) {
 		step, fields["reason"] = "release", first(ended.err.Error(), 1024)
 		r.OnEvent("failed", job, ended.err)
 	}
-	err := r.Client.hold(r.reports, job.ID, step, fields, untilAnswered)
+	err := r.Client.hold(r.reports, job.ID, step, fields, &rest)
 	var refused *RefusedError
 	switch code := Code(err); {
 	case err == nil || step == "finish" && code == "job_not_found":

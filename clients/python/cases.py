@@ -29,7 +29,7 @@ def failure(error: BaseException | None) -> Any:
         return {"status": error.status, "code": error.code, "type": error.type, "detail": error.detail,
                 "request_id": error.request_id, "text": str(error)}
     if isinstance(error, NoAnswer):
-        return {"no_answer": True, "unsent": error.unsent}
+        return {"no_answer": True, "unsent": error.unsent, "text": str(error)}
     return {"text": str(error)}
 
 
@@ -99,6 +99,14 @@ def late() -> None:
         say(failed=failure(error))
 
 
+def pop() -> None:
+    """Pops once."""
+    try:
+        say(jobs=len(client.pop("t")))
+    except Error as error:
+        say(failed=failure(error))
+
+
 def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0") -> None:
     """Runs jobs that say themselves what becomes of them. A job whose body is "wait" waits for a line with its id."""
     gates: defaultdict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(0))
@@ -144,4 +152,5 @@ def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0") -> None:
 
 
 if __name__ == "__main__":
-    {"add": add, "add-many": add_many, "calls": calls, "late": late, "worker": worker}[sys.argv[1]](*sys.argv[2:])
+    cases = {"add": add, "add-many": add_many, "calls": calls, "late": late, "pop": pop, "worker": worker}
+    cases[sys.argv[1]](*sys.argv[2:])

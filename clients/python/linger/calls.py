@@ -19,17 +19,20 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 # How long a connection may be idle; shorter than the server's keep_alive_timeout.
 LONGEST_IDLE = 60.0
 
-# When a call is sent again after a temporary failure: until the timeout, since the server recognises a repeat or a second run
-# changes nothing; the same, but not once its answer may be lost; not at all; until it is cut short.
-SAFELY, UNLESS_LOST, NEVER, UNTIL_ANSWERED = range(4)
+# When a call is sent again after a temporary failure: always, since the server recognises a repeat or a second run changes
+# nothing; unless its answer may be lost; not at all.
+SAFELY, UNLESS_LOST, NEVER = range(3)
 
 
 class Error(Exception):
     """A call failed."""
 
+    retry_after = 0.0  # seconds
+
 
 class NoAnswer(Error):
-    """No complete answer came. Unless `unsent`, the call may have taken effect all the same."""
+    """No complete answer of the server came: none at all, or that of something else, such as a proxy. Unless `unsent`, the call
+    may have taken effect all the same."""
 
     unsent = False  # the server has not seen the call
     hopeless = False  # another try would fail in the same way
@@ -41,22 +44,17 @@ class Refused(Error):
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after: float = 0) -> None:
         super().__init__(f"{status} {problem.get('code', '')} {problem.get('detail', '')}".strip())
         self.status = status
-        self.code = str(problem.get("code", ""))  # a stable word, such as lease_lost; empty if not the server's own
+        self.code = str(problem.get("code", ""))  # a stable word, such as lease_lost
         self.type = str(problem.get("type", ""))
         self.detail = str(problem.get("detail", ""))  # the first fault, and how to mend it
         self.request_id = str(problem.get("request_id", ""))
-        self.retry_after = retry_after  # seconds
+        self.retry_after = retry_after
         self.repeated = False  # an earlier try of this call may have taken effect
 
     @property
     def is_temporary(self) -> bool:
         """Whether a later try may be answered otherwise."""
         return self.status in (408, 429) or self.status >= 500
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether something in front of the server may have answered in its place."""
-        return self.status == 404 and not self.code
 
 
 class Scope:
@@ -92,7 +90,7 @@ def pause_after(failures: int, error: Error) -> float:
     """How long to wait before the next try: twice as long each time, and as long as the server asks for."""
     longest = min(FIRST_PAUSE * 2.0 ** min(failures, 10), LONGEST_PAUSE)
     # Clients that failed together must not come back together.
-    return max(longest * random.uniform(0.5, 1), error.retry_after if isinstance(error, Refused) else 0)
+    return max(longest * random.uniform(0.5, 1), error.retry_after)
 
 
 class Connections:
@@ -118,20 +116,22 @@ class Connections:
                 self._idle.pop()[1].close()
 
     def call(self, method: str, path: str, body: bytes | None, read: Callable[[int, str], Answer], *, repeat: int = SAFELY,
-             wait: float = 0, limit: float | None = None, scope: Scope | None = None) -> Answer:
+             wait: float = 0, limit: float | None = None, give_up_after: float | None = None,
+             scope: Scope | None = None) -> Answer:
         """Sends a call until it is answered or may not be sent again. `read` makes the answer of a success from its status and
-        text. The server may take `wait` longer than others; `limit` is that of one try."""
-        end, failures, may_have_happened = time.monotonic() + self._timeout, 0, False
-        scope = scope or Scope()
+        text, and raises an error if they are not the server's. The server may take `wait` longer than others; `limit` is that of
+        one try. `give_up_after` replaces the timeout as the limit of all tries together."""
+        end = time.monotonic() + (self._timeout if give_up_after is None else give_up_after)
+        scope, failures, may_have_happened = scope or Scope(), 0, False
         while True:
-            left = self._timeout if repeat == UNTIL_ANSWERED else end - time.monotonic()
+            left = max(end - time.monotonic(), 0.001) if give_up_after is None else self._timeout
             try:
-                return self._try(method, path, body, read, (limit or max(left, 0.001)) + wait, scope)
+                return self._try(method, path, body, read, (limit or left) + wait, scope)
             except Refused as error:
                 failure: Error = error
                 error.repeated = may_have_happened
                 may_have_happened |= error.status >= 500
-                is_temporary = error.is_temporary or repeat == UNTIL_ANSWERED and error.is_foreign
+                is_temporary = error.is_temporary
             except NoAnswer as error:
                 failure = error
                 may_have_happened |= not error.unsent
@@ -140,11 +140,9 @@ class Connections:
                 raise failure
             pause = pause_after(failures, failure)
             failures += 1
-            if repeat == UNTIL_ANSWERED:
+            if give_up_after is not None:
                 pause = min(pause, LONGEST_PAUSE)
-            elif time.monotonic() + pause >= end:
-                raise failure
-            if scope.is_cut.wait(pause):
+            if time.monotonic() + pause >= end or scope.is_cut.wait(pause):
                 raise failure
 
     def _try(self, method: str, path: str, body: bytes | None, read: Callable[[int, str], Answer], limit: float,
@@ -157,17 +155,17 @@ class Connections:
                 sock.settimeout(limit)
                 connection.request(method, self._base + path, body, self._headers)
                 response = connection.getresponse()
-                text = response.read().decode()
+                content = response.read()
             finally:
                 scope.leave(sock)
-            if response.status >= 300:
-                raise _refusal(response, text)
-            # A success that is not the server's own, such as the page of a proxy, is no answer.
-            answer = read(response.status, text)
+            answer = _interpret(response, content, read)
         except Refused:
             self._keep(connection, response)
             raise
-        except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as error:
+        except NoAnswer:
+            connection.close()
+            raise
+        except (OSError, http.client.HTTPException, ValueError) as error:
             connection.close()
             raise NoAnswer(f"no answer: {error!r}") from error
         self._keep(connection, response)
@@ -214,12 +212,36 @@ def _is_readable(sock: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def _refusal(response: http.client.HTTPResponse, text: str) -> Refused:
+def is_problem(problem: Any, status: int) -> bool:
+    """Whether this is a problem document of the server about a failure with this status."""
+    code = problem.get("code") if isinstance(problem, dict) else None
+    return isinstance(code, str) and code != "" and problem.get("status") == status
+
+
+def _interpret(response: http.client.HTTPResponse, content: bytes, read: Callable[[int, str], Answer]) -> Answer:
+    """The answer of the server, or the error that it is. Whatever is not in the server's form comes from something else."""
     try:
+        text = content.decode()
+        if response.status < 300:
+            return read(response.status, text)
         problem = json.loads(text)
-    except ValueError:
-        problem = None
-    if not isinstance(problem, dict) or not problem.get("code"):
-        problem = {"detail": text[:200]}
+    except Exception as error:  # a text that is not the server's may fail in any way
+        raise _foreign(response, content) from error
+    if not is_problem(problem, response.status):
+        raise _foreign(response, content)
+    raise Refused(response.status, problem, _retry_after(response))
+
+
+def _foreign(response: http.client.HTTPResponse, content: bytes) -> NoAnswer:
+    kind = response.getheader("Content-Type") or "no Content-Type"
+    begin = content[:200].decode(errors="replace")
+    failure = NoAnswer(f"the answer did not come from Linger: status {response.status}, {kind}, {begin!r}")
+    # What refuses a call in the server's place does not pass it on.
+    failure.unsent = 300 <= response.status < 500
+    failure.retry_after = _retry_after(response)
+    return failure
+
+
+def _retry_after(response: http.client.HTTPResponse) -> float:
     after = response.getheader("Retry-After") or ""
-    return Refused(response.status, problem, float(after) if after.isdecimal() else 0)
+    return float(after) if after.isdecimal() else 0

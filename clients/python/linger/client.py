@@ -8,19 +8,23 @@ import threading
 import urllib.parse
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Union
+from typing import Any, Callable, Union
 
-from .calls import NEVER, SAFELY, UNLESS_LOST, Connections, Refused, Scope
+from .calls import NEVER, SAFELY, UNLESS_LOST, Connections, Refused, Scope, is_problem
 
 Seconds = Union[int, float, timedelta]
 
 # Keeps numbers as they are written: int() refuses more than 4,300 digits.
 _AS_WRITTEN = json.JSONDecoder(parse_int=str, parse_float=str)
 _SPACE = re.compile(r"[ \t\n\r]*")
-# The fields of a Job that are not the server's.
-_OURS = {"raw", "replayed", "lost"}
+# The members of the server's jobs that a Job has, besides the body.
+_MEMBERS: dict[str, Any] = {
+    "id": str, "topic": str, "state": str, "created_at": str, "due_at": str, "ttr": (int, float), "attempts": int,
+    "max_attempts": int, "reason": str, "traceparent": str, "tracestate": str, "receipt": str, "reserved_until": str,
+    "late": (int, float),
+}
 
 
 @dataclass
@@ -36,15 +40,15 @@ class NewJob:
     max_attempts: int | None = None  # 0: no limit
     retry: Sequence[Seconds] | None = None  # the waits between attempts
 
-    def definition(self, id: str) -> bytes:
-        """The JSON of the job, with an id for one that has none."""
+    def definition(self) -> bytes:
+        """The JSON of the job."""
         if isinstance(self.body, bytes):
             body = self.body
             _AS_WRITTEN.decode(body.decode())
         else:
             body = json.dumps(self.body, allow_nan=False).encode()
         retry = None if self.retry is None else [in_seconds(step) for step in self.retry]
-        fields = as_json(topic=self.topic, id=self.id or id, delay=in_seconds(self.delay), at=_moment(self.at),
+        fields = as_json(topic=self.topic, id=self.id, delay=in_seconds(self.delay), at=_moment(self.at),
                          ttr=in_seconds(self.ttr), max_attempts=self.max_attempts, retry=retry)
         return fields[:-1] + b',"body":' + body + b"}"
 
@@ -92,7 +96,8 @@ class Client:
 
     A call that fails is sent again until `timeout`: when no answer came, and after 408, 429 and 5xx, with pauses that grow and
     are at least as long as the server's Retry-After. Calls raise Refused if the server answered, else NoAnswer: then the call
-    may have taken effect all the same. `timeout` is that of a call with all its tries, without the wait of a pop.
+    may have taken effect all the same. What does not have the form of the server's answers is none. `timeout` is that of a call
+    with all its tries, without the wait of a pop.
     """
 
     def __init__(self, url: str, token: str = "", *, timeout: Seconds = 10, context: ssl.SSLContext | None = None) -> None:
@@ -106,33 +111,34 @@ class Client:
             at: datetime | None = None, ttr: Seconds | None = None, max_attempts: int | None = None,
             retry: Sequence[Seconds] | None = None) -> Job:
         """Adds a job, as NewJob describes it. Returns it, `replayed` if the server had it already."""
+        id = id or _new_id()
+
         def read(status: int, text: str) -> Job:
-            job = read_job(status, text)
-            job.replayed = status == 200
+            job = _read_job(id, text)
+            job.replayed = _is_replayed(status)
             return job
 
         new = NewJob(topic, body, id, delay, at, ttr, max_attempts, retry)
-        return self.connections.call("POST", "/jobs", new.definition(_new_id()), read)
+        return self.connections.call("POST", "/jobs", new.definition(), read)
 
     def add_many(self, jobs: Sequence[NewJob]) -> list[Added]:
         """Adds up to 1,000 jobs in one call. The results are in the order of the jobs; one that is refused does not affect the
         others."""
-        ids = [job.id or _new_id() for job in jobs]
+        jobs = [replace(job, id=job.id or _new_id()) for job in jobs]
 
-        def read(_: int, text: str) -> list[Added]:
+        def read(status: int, text: str) -> list[Added]:
+            _require(status == 200)
             results = json.loads(text)["results"]
-            if len(results) != len(ids):
-                raise ValueError("the results are not whole")
-            problems = [Refused(found["status"], found["problem"]) if "problem" in found else None for found in results]
-            return [Added(id, found["status"] == 200, problem) for id, found, problem in zip(ids, results, problems)]
+            _require(len(results) == len(jobs))
+            return [_read_added(job.id, result) for job, result in zip(jobs, results)]
 
-        definitions = b",".join(job.definition(id) for job, id in zip(jobs, ids))
+        definitions = b",".join(job.definition() for job in jobs)
         return self.connections.call("POST", "/batch/jobs", b'{"jobs":[' + definitions + b"]}", read)
 
     def get(self, id: str) -> Job | None:
         """Reads a job; None if there is none."""
         try:
-            return self.connections.call("GET", _path(id), None, read_job)
+            return self.connections.call("GET", _path(id), None, _job_reader(id))
         except Refused as error:
             if error.code == "job_not_found":
                 return None
@@ -142,7 +148,7 @@ class Client:
         """Deletes a job in any state, also while a worker has it. Returns whether there was one; after a lost answer, a missing
         job counts as deleted by this call."""
         try:
-            self.connections.call("DELETE", _path(id), None, read_nothing)
+            self.connections.call("DELETE", _path(id), None, _read_nothing)
             return True
         except Refused as error:
             if error.code == "job_not_found":
@@ -151,7 +157,7 @@ class Client:
 
     def reschedule(self, id: str, delay: Seconds | None = None, at: datetime | None = None) -> Job:
         """Makes a delayed or ready job due after `delay`, of which 0 is now, or at a time."""
-        return self.connections.call("PATCH", _path(id), as_json(delay=in_seconds(delay), at=_moment(at)), read_job)
+        return self.connections.call("PATCH", _path(id), as_json(delay=in_seconds(delay), at=_moment(at)), _job_reader(id))
 
     def pop(self, *topics: str, max: int = 1, wait: Seconds = 0, ttr: Seconds | None = None,
             worker: str | None = None) -> list[Job]:
@@ -184,12 +190,12 @@ class Client:
         self.hold(id, "bury", receipt, reason=reason)
 
     def hold(self, id: str, step: str, receipt: str, *, repeat: int = SAFELY, limit: float | None = None,
-             scope: Scope | None = None, **fields: Any) -> None:
+             give_up_after: float | None = None, scope: Scope | None = None, **fields: Any) -> None:
         """A call by the holder of a reservation."""
+        read: Callable[[int, str], object] = _read_nothing if step == "finish" else _job_reader(id)
         try:
-            body = as_json(receipt=receipt, **fields)
-            self.connections.call("POST", f"{_path(id)}/{step}", body, read_nothing if step == "finish" else _read_held,
-                                  repeat=repeat, limit=limit, scope=scope)
+            self.connections.call("POST", f"{_path(id)}/{step}", as_json(receipt=receipt, **fields), read, repeat=repeat,
+                                  limit=limit, give_up_after=give_up_after, scope=scope)
         except Refused as error:
             # A repeat that finds no such job has reached its aim.
             if not (step == "finish" and error.code == "job_not_found" and error.repeated):
@@ -220,30 +226,59 @@ def as_json(**fields: Any) -> bytes:
     return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
 
 
-def read_nothing(status: int, _: str) -> None:
-    if status != 204:
-        raise ValueError(f"status {status} in place of 204")
+def _require(is_ours: bool) -> None:
+    """Refuses what the server would not answer."""
+    if not is_ours:
+        raise ValueError("the server does not answer this")
 
 
-def _read_held(_: int, text: str) -> None:
-    read_job(_, text)
+def _read_nothing(status: int, _: str) -> None:
+    _require(status == 204)
 
 
-def read_job(_: int, text: str) -> Job:
-    parts = _parts(text)
+def _is_replayed(status: int) -> bool:
+    """Whether an add that succeeded with this status found its job there."""
+    _require(status in (200, 201))
+    return status == 200
+
+
+def _read_added(id: str | None, result: Any) -> Added:
+    status, problem = result["status"], result.get("problem")
+    if problem is None:
+        _require(result.get("id", id) == id)
+        return Added(id or "", _is_replayed(status), None)
+    _require(is_problem(problem, status))
+    return Added(id or "", False, Refused(status, problem))
+
+
+def _job_reader(id: str) -> Callable[[int, str], Job]:
+    """Reads the answer of a call about this job."""
+    def read(status: int, text: str) -> Job:
+        _require(status == 200)
+        return _read_job(id, text)
+    return read
+
+
+def _read_job(id: str | None, text: str) -> Job:
+    """Reads a job, which has this id if one is given."""
+    parts = _parts(text, "{")
     raw = parts.pop("body").encode()
-    known = Job.__dataclass_fields__.keys() - _OURS
-    found = {name: json.loads(part) for name, part in parts.items() if name in known}
+    found = {name: json.loads(part) for name, part in parts.items() if name in _MEMBERS}
+    _require(all(isinstance(value, _MEMBERS[name]) for name, value in found.items()))
+    _require(id is None or found["id"] == id)
     for name in {"created_at", "due_at", "reserved_until"} & found.keys():
         found[name] = datetime.fromisoformat(found[name].replace("Z", "+00:00"))
     return Job(raw=raw, **found)
 
 
 def _read_jobs(status: int, text: str) -> list[Job]:
-    return [read_job(status, job) for job in _parts(_parts(text)["jobs"]).values()]
+    _require(status == 200)
+    jobs = [_read_job(None, job) for job in _parts(_parts(text, "{")["jobs"], "[").values()]
+    _require(all(job.receipt for job in jobs))
+    return jobs
 
 
-def _parts(text: str) -> dict[Any, str]:
+def _parts(text: str, opening: str) -> dict[Any, str]:
     """The texts of the values of a JSON object by name, or of an array by index."""
     def skip(at: int) -> int:
         found = _SPACE.match(text, at)
@@ -251,14 +286,16 @@ def _parts(text: str) -> dict[Any, str]:
 
     parts: dict[Any, str] = {}
     start = skip(0)
+    _require(text[start] == opening)
     at = skip(start + 1)
     while text[at] not in "}]":
         name: Any = len(parts)
-        if text[start] == "{":
+        if opening == "{":
             name, at = _AS_WRITTEN.raw_decode(text, at)
             at = skip(skip(at) + 1)
         _, end = _AS_WRITTEN.raw_decode(text, at)
         parts[name], at = text[at:end], skip(end)
         if text[at] == ",":
             at = skip(at + 1)
+    _require(skip(at + 1) == len(text))
     return parts

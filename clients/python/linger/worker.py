@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Callable
 
-from .calls import LONGEST_PAUSE, NEVER, UNTIL_ANSWERED, Error, NoAnswer, Refused, Scope, pause_after
+from .calls import LONGEST_PAUSE, NEVER, Error, NoAnswer, Refused, Scope, pause_after
 from .client import Client, Job, Seconds, in_seconds
 
 POLL_WAIT = 20.0
@@ -87,7 +87,8 @@ class Worker:
     def run(self) -> None:
         """Pops and runs jobs until stop(), or raises what the server refuses the worker with, as with a wrong token. Then it
         takes no more jobs and waits for those that run: after `drain` it sets their `lost`, and they are released without delay.
-        While the server is away it goes on trying; the end of a job is sent until it is answered. A worker runs once."""
+        While the server is away it goes on trying; the end of a job is sent until it is answered or the job's reservation ends.
+        A worker runs once."""
         has_ended = threading.Event()
         threading.Thread(target=self._end, args=(has_ended,), name="linger-stop", daemon=True).start()
         try:
@@ -124,11 +125,9 @@ class Worker:
             failure: Error | None = None
             try:
                 jobs = self._client.pop_within(self._polls, self._topics, free, POLL_WAIT, self._ttr, self._name)
-            except Refused as error:
-                if not error.is_temporary and not error.is_foreign:
+            except Error as error:
+                if isinstance(error, Refused) and not error.is_temporary:
                     raise
-                failure = error
-            except NoAnswer as error:
                 failure = error
             for job in jobs:
                 thread = threading.Thread(target=self._attempt, args=(job, sent), name=f"linger-{job.id}", daemon=True)
@@ -175,7 +174,7 @@ class Worker:
                 kind, value, is_told = "", None, False
             if kind == "ended":
                 if not is_lost:
-                    self._report(job, value, is_told)
+                    self._report(job, value, is_told, renewed + lease)
                 return
             failure: BaseException | None = None
             if kind == "touched":
@@ -214,8 +213,8 @@ class Worker:
         except Error as error:
             mail.put(("not touched", error, False))
 
-    def _report(self, job: Job, error: BaseException | None, is_told: bool) -> None:
-        """Tells the server how a job ended, until it answers."""
+    def _report(self, job: Job, error: BaseException | None, is_told: bool, end: float) -> None:
+        """Tells the server how a job ended, until it answers or the reservation ends."""
         step = "finish"
         fields: dict[str, Any] = {}
         if is_told:
@@ -226,7 +225,8 @@ class Worker:
             step, fields = "release", {"reason": _first(str(error) or repr(error))}
             self._on_event("failed", job, error)
         try:
-            self._client.hold(job.id, step, job.receipt, repeat=UNTIL_ANSWERED, scope=self._reports, **fields)
+            left = end - _now()
+            self._client.hold(job.id, step, job.receipt, give_up_after=left, scope=self._reports, **fields)
         except NoAnswer as failure:
             self._on_event("unanswered", job, failure)
         except Refused as failure:

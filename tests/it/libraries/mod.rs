@@ -2,6 +2,7 @@
 //! that runs a case, says in JSON lines how far it is, and waits for lines of the test. No test sleeps.
 
 mod calls;
+mod foreign;
 mod leases;
 mod workers;
 
@@ -228,6 +229,12 @@ impl Drop for Program {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The events of a worker, with the ids of their jobs.
+fn events(lines: &[Value]) -> Vec<String> {
+    let events = lines.iter().filter(|line| line["event"].is_string());
+    events.map(|line| [&line["event"], &line["id"]].map(|v| v.as_str().unwrap_or("-")).join(" ")).collect()
 }
 
 /// Like the sources of the server, which `tidy` checks.

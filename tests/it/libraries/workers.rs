@@ -1,9 +1,9 @@
 //! What becomes of jobs: errors of handlers, the end of a worker, and servers that are away.
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Language, Program, Site, in_each_language};
+use super::{Language, Program, Site, events, in_each_language};
 use crate::{
     harness::{process::Server, wait::TimeLimit},
     work::proxy::Proxy,
@@ -19,12 +19,6 @@ in_each_language! {
     a_worker_goes_on_after_the_server_was_away,
     a_worker_without_a_server_ends_all_the_same,
     a_wrong_token_ends_the_worker,
-}
-
-/// The events of a worker, with the ids of their jobs.
-fn events(lines: &[Value]) -> Vec<String> {
-    let events = lines.iter().filter(|line| line["event"].is_string());
-    events.map(|line| [&line["event"], &line["id"]].map(|v| v.as_str().unwrap_or("-")).join(" ")).collect()
 }
 
 fn an_error_of_a_handler_releases_its_job_with_the_reason(language: Language) {

@@ -58,7 +58,7 @@ func failure(err error) any {
 			"request_id": refused.RequestID, "text": err.Error(),
 		}
 	case errors.As(err, &unanswered):
-		return object{"no_answer": true, "unsent": unanswered.Unsent}
+		return object{"no_answer": true, "unsent": unanswered.Unsent, "text": err.Error()}
 	}
 	return object{"text": err.Error()}
 }
@@ -160,6 +160,16 @@ func late(ctx context.Context) {
 	say(object{"failed": failure(client.Finish(ctx, job.ID, job.Receipt))})
 }
 
+// popOnce pops once.
+func popOnce(ctx context.Context) {
+	jobs, err := client.Pop(ctx, linger.Poll{Topics: []string{"t"}})
+	if err != nil {
+		say(object{"failed": failure(err)})
+		return
+	}
+	say(object{"jobs": len(jobs)})
+}
+
 // worker runs jobs that say themselves what becomes of them: `worker [PARALLEL [TTR_MS [DRAIN_MS]]]`. A job whose body is "wait"
 // waits for a line with its id.
 func worker(numbers [3]int) {
@@ -225,6 +235,8 @@ func main() {
 		calls(ctx)
 	case "late":
 		late(ctx)
+	case "pop":
+		popOnce(ctx)
 	case "worker":
 		worker(numbers)
 	default:

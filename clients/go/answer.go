@@ -1,0 +1,150 @@
+package linger
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// reader takes the answer of a success. An error says that status and body are not the server's.
+type reader func(status int, body []byte) error
+
+// interpret hands the answer of the server to read, or returns the error that it is. Whatever is not in the server's form comes
+// from something else.
+func interpret(response *http.Response, body []byte, read reader) error {
+	if response.StatusCode < 300 {
+		if err := read(response.StatusCode, body); err != nil {
+			return foreign(response, body)
+		}
+		return nil
+	}
+	refused := &RefusedError{}
+	if json.Unmarshal(body, refused) != nil || !refused.isAbout(response.StatusCode) {
+		return foreign(response, body)
+	}
+	refused.RetryAfter = askedPause(response)
+	return refused
+}
+
+func foreign(response *http.Response, body []byte) error {
+	kind := response.Header.Get("Content-Type")
+	if kind == "" {
+		kind = "no Content-Type"
+	}
+	err := fmt.Errorf("the answer did not come from Linger: status %d, %s, %q", response.StatusCode, kind, first(string(body), 200))
+	// What refuses a call in the server's place does not pass it on.
+	isUnsent := response.StatusCode >= 300 && response.StatusCode < 500
+	return &NoAnswerError{Err: err, Unsent: isUnsent, retryAfter: askedPause(response)}
+}
+
+// askedPause is the Retry-After of an answer.
+func askedPause(response *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
+	if err != nil {
+		return 0
+	}
+	return shorter(time.Duration(seconds), 24*3600) * time.Second
+}
+
+// isAbout tells whether this is a problem document of the server about a failure with this status.
+func (e *RefusedError) isAbout(status int) bool { return e.Code != "" && e.Status == status }
+
+// UnmarshalJSON reads a job of the API. It refuses an object without the members that every job has.
+func (j *Job) UnmarshalJSON(data []byte) error {
+	type plain Job
+	wire := struct {
+		*plain
+		TTR         *float64 `json:"ttr"`
+		Attempts    *int     `json:"attempts"`
+		MaxAttempts *int     `json:"max_attempts"`
+		Late        float64  `json:"late"`
+	}{plain: (*plain)(j)}
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	isWhole := j.ID != "" && j.Topic != "" && j.State != "" && !j.CreatedAt.IsZero() && !j.DueAt.IsZero() && j.Body != nil
+	if !isWhole || wire.TTR == nil || wire.Attempts == nil || wire.MaxAttempts == nil {
+		return errors.New("this is no job")
+	}
+	j.Attempts, j.MaxAttempts = *wire.Attempts, *wire.MaxAttempts
+	j.TTR, j.Late = time.Duration(*wire.TTR*float64(time.Second)), time.Duration(wire.Late*float64(time.Second))
+	return nil
+}
+
+// readNothing reads the answer of a call that removes something.
+func readNothing(status int, _ []byte) error {
+	if status != http.StatusNoContent {
+		return errors.New("the status is not 204")
+	}
+	return nil
+}
+
+// jobReader reads the answer of a call about the job with this id.
+func jobReader(job *Job, id string) reader {
+	return func(status int, body []byte) error {
+		if status != http.StatusOK {
+			return errors.New("the status is not 200")
+		}
+		return readJob(job, id, body)
+	}
+}
+
+func readJob(job *Job, id string, body []byte) error {
+	var found Job
+	if err := json.Unmarshal(body, &found); err != nil {
+		return err
+	}
+	if found.ID != id {
+		return errors.New("this is another job")
+	}
+	*job = found
+	return nil
+}
+
+// readAdded reads the answer of AddMany. The ids are those that were sent.
+func readAdded(added []Added, status int, body []byte) error {
+	var out struct {
+		Results []struct {
+			Status  int           `json:"status"`
+			ID      string        `json:"id"`
+			Problem *RefusedError `json:"problem"`
+		} `json:"results"`
+	}
+	if err := json.Unmarshal(body, &out); err != nil {
+		return err
+	}
+	if status != http.StatusOK || len(out.Results) != len(added) {
+		return errors.New("the results are not whole")
+	}
+	for i, result := range out.Results {
+		isReplayed, isRefused := result.Status == http.StatusOK, result.Problem != nil
+		isAdded := (isReplayed || result.Status == http.StatusCreated) && (result.ID == "" || result.ID == added[i].ID)
+		if isRefused && !result.Problem.isAbout(result.Status) || !isRefused && !isAdded {
+			return fmt.Errorf("result %d is not one of an add", i)
+		}
+		added[i].Replayed, added[i].Err = isReplayed, result.Problem
+	}
+	return nil
+}
+
+// readJobs reads the answer of a pop.
+func readJobs(status int, body []byte) ([]*Job, error) {
+	var out struct {
+		Jobs *[]*Job `json:"jobs"`
+	}
+	if err := json.Unmarshal(body, &out); err != nil {
+		return nil, err
+	}
+	if status != http.StatusOK || out.Jobs == nil {
+		return nil, errors.New("there are no jobs in the answer")
+	}
+	for _, job := range *out.Jobs {
+		if job == nil || job.Receipt == "" {
+			return nil, errors.New("a job is not reserved")
+		}
+	}
+	return *out.Jobs, nil
+}
