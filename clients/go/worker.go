@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"os"
 	"os/signal"
 	"sync"
@@ -37,22 +36,16 @@ type Worker struct {
 	TTR      time.Duration // how long a reservation lasts without a heartbeat; 0: each job's own TTR
 	Drain    time.Duration // how long running handlers have when the worker ends; 0 is 25 s
 	Name     string        // who reserves, for the jobs' histories; host and process id if empty
-	// OnEvent is told what happens, by several goroutines; nil writes it to the standard logger. err says why:
+	// OnEvent is told what happens, by several goroutines; nil writes it to the standard logger. Its panics are logged. err says
+	// why:
 	//
 	//	away, back          the server, without a job
-	//	failed              the handler's error
+	//	failed              the handler's error; a *PanicError has the stack
 	//	lost                the reservation
 	//	late                the end of the job was reported too late, and it runs again
 	//	refused, unanswered the end of the job could not be reported
 	OnEvent func(event string, job *Job, err error)
 }
-
-// Bury makes an error by which a handler says that its job can never be done.
-func Bury(reason string) error { return &buried{reason} }
-
-type buried struct{ reason string }
-
-func (b *buried) Error() string { return b.reason }
 
 // RunUntilSignal is Run until SIGTERM or SIGINT; a second signal ends the process.
 func (w *Worker) RunUntilSignal() error {
@@ -103,13 +96,7 @@ func (r *run) setDefaults() {
 		r.Name = first(fmt.Sprintf("%s:%d", first(host, 48), os.Getpid()), 64)
 	}
 	if r.OnEvent == nil {
-		r.OnEvent = func(event string, job *Job, err error) {
-			if job == nil {
-				log.Print("linger: the server is ", event, ": ", err)
-			} else {
-				log.Print("linger: job ", job.ID, " ", event, ": ", err)
-			}
-		}
+		r.OnEvent = logEvent
 	}
 }
 
@@ -150,7 +137,7 @@ func (r *run) poll(ctx context.Context) error {
 		}
 		if err == nil {
 			if isAway {
-				r.OnEvent("back", nil, nil)
+				r.event("back", nil, nil)
 			}
 			pause, isAway = 0, false
 			continue
@@ -160,7 +147,7 @@ func (r *run) poll(ctx context.Context) error {
 			return err
 		}
 		if !isAway {
-			r.OnEvent("away", nil, err)
+			r.event("away", nil, err)
 		}
 		isAway, pause = true, shorter(longer(2*pause, firstPause), longestPause)
 		wait := longer(pause/2+time.Duration(time.Now().UnixNano())%(pause/2), retryAfter(err))
@@ -168,130 +155,4 @@ func (r *run) poll(ctx context.Context) error {
 			return nil
 		}
 	}
-}
-
-// outcome is what a handler returned, and whether it was told to stop before.
-type outcome struct {
-	err    error
-	isTold bool
-}
-
-// touched is the answer to a heartbeat.
-type touched struct {
-	sent time.Time
-	err  error
-}
-
-// attempt runs one job, which a call sent at sent has reserved.
-func (r *run) attempt(job *Job, sent time.Time) {
-	ctx, cancel := context.WithCancel(r.handlers)
-	defer cancel()
-	lease := job.TTR
-	if r.TTR > 0 {
-		lease = r.TTR
-	}
-	done, touches := make(chan outcome, 1), make(chan touched, 1)
-	arrived, renewed, touchAt, isStarted, isLost := time.Now(), sent, lease/3, false, false
-	// The answer to a long poll may be old. The job is started once the reservation is known to last.
-	start := func() {
-		isStarted = true
-		go func() {
-			err := r.handle(ctx, job)
-			done <- outcome{err, ctx.Err() != nil}
-		}()
-	}
-	lose := func(err error) {
-		isLost = true
-		r.OnEvent("lost", job, err)
-		cancel()
-	}
-	if since(renewed) < touchAt {
-		start()
-	}
-	for isStarted || !isLost {
-		if !isLost && touchAt >= 0 && since(renewed) >= touchAt {
-			touchAt = -1
-			go func(sent time.Time) { touches <- touched{sent, r.touch(job, lease)} }(time.Now())
-		}
-		select {
-		case ended := <-done:
-			if !isLost {
-				r.report(job, ended, lease-since(renewed))
-			}
-			return
-		case touch := <-touches:
-			code := Code(touch.err)
-			switch {
-			case isLost:
-			case touch.err == nil:
-				renewed, touchAt = touch.sent, lease/3
-				if !isStarted {
-					start()
-				}
-			case code == "job_not_found" || code == "lease_lost" || code == "not_reserved":
-				lose(touch.err)
-			default:
-				touchAt = since(renewed) + longer(shorter(lease/30, 5*time.Second), 50*time.Millisecond)
-			}
-		case <-time.After(shorter(longestWait, lease/60)):
-		}
-		isOver := isStarted && since(renewed) >= lease*9/10 || !isStarted && since(arrived) >= lease
-		if isOver && !isLost {
-			lose(errors.New("no heartbeat got through"))
-		}
-	}
-}
-
-// touch sends a heartbeat; another one can follow in time if it is not answered.
-func (r *run) touch(job *Job, lease time.Duration) error {
-	fields := map[string]any{"receipt": job.Receipt}
-	setDuration(fields, "ttr", r.TTR)
-	limit := longer(shorter(lease/10, 10*time.Second), 250*time.Millisecond)
-	return r.Client.do(context.Background(), call{
-		method: "POST", path: jobPath(job.ID) + "/touch", fields: fields, read: jobReader(&Job{}, job.ID), limit: limit, repeats: never,
-	})
-}
-
-// handle calls the handler; a panic is an error of this job alone.
-func (r *run) handle(ctx context.Context, job *Job) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("panic: %v", cause)
-		}
-	}()
-	return r.Handler(ctx, job)
-}
-
-// report tells the server how a job ended, until it answers or the rest of the reservation is over.
-func (r *run) report(job *Job, ended outcome, rest time.Duration) {
-	var bury *buried
-	step, fields := "finish", map[string]any{"receipt": job.Receipt}
-	switch {
-	case ended.isTold:
-		step, fields["delay"], fields["reason"] = "release", "0ms", "the worker ended"
-	case errors.As(ended.err, &bury):
-		step, fields["reason"] = "bury", first(bury.reason, 1024)
-	case ended.err != nil:
-		step, fields["reason"] = "release", first(ended.err.Error(), 1024)
-		r.OnEvent("failed", job, ended.err)
-	}
-	err := r.Client.hold(r.reports, job.ID, step, fields, &rest)
-	var refused *RefusedError
-	switch code := Code(err); {
-	case err == nil || step == "finish" && code == "job_not_found":
-	// What gave the job back may be an earlier try of this report.
-	case step != "finish" && wasRepeated(err) && (code == "lease_lost" || code == "not_reserved"):
-	case code == "job_not_found" || code == "lease_lost" || code == "not_reserved":
-		r.OnEvent("late", job, err)
-	case errors.As(err, &refused):
-		r.OnEvent("refused", job, err)
-	default:
-		r.OnEvent("unanswered", job, err)
-	}
-}
-
-// since is the time since a moment. The wall clock counts the time in suspend, too, which the other one leaves out.
-func since(moment time.Time) time.Duration {
-	now := time.Now()
-	return longer(now.Sub(moment), now.Round(0).Sub(moment.Round(0)))
 }

@@ -30,7 +30,10 @@ def failure(error: BaseException | None) -> Any:
                 "request_id": error.request_id, "text": str(error)}
     if isinstance(error, NoAnswer):
         return {"no_answer": True, "unsent": error.unsent, "text": str(error)}
-    return {"text": str(error)}
+    try:
+        return {"text": str(error)}
+    except RuntimeError:
+        return {"text": None}
 
 
 def add() -> None:
@@ -107,8 +110,34 @@ def pop() -> None:
         say(failed=failure(error))
 
 
-def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0") -> None:
-    """Runs jobs that say themselves what becomes of them. A job whose body is "wait" waits for a line with its id."""
+class Silent(Exception):
+    """An error that has no text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("there is no text")
+
+
+def end_oddly(job: Job) -> None:
+    """What a handler may do besides its work."""
+    if job.raw == b'"fail"':
+        raise KeyError("psp timeout")
+    if job.raw == b'"panic"':
+        sys.exit("psp broken")
+    if job.raw == b'"bury"':
+        raise Bury("no such order")
+    if job.raw == b'"silent"':
+        raise Silent
+    if job.raw == b'"exit"':
+        raise KeyboardInterrupt
+    if job.raw == b'"nothing"':
+        raise SystemExit
+    if job.raw == b'"change"':
+        job.id, job.receipt, job.lost = "another", "0" * 32, threading.Event()
+
+
+def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0", hook: str = "say") -> None:
+    """Runs jobs that say themselves what becomes of them. A job whose body is "wait" waits for a line with its id. The hook says
+    each event, and then may "raise" or "wait" for such a line; there may also be "none"."""
     gates: defaultdict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(0))
 
     def read() -> None:
@@ -117,12 +146,7 @@ def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0") -> None:
 
     def handle(job: Job) -> None:
         say(runs=job.id, body=job.raw.decode(), receipt=job.receipt)
-        if job.raw == b'"fail"':
-            raise RuntimeError("psp timeout")
-        if job.raw == b'"panic"':
-            sys.exit("psp broken")
-        if job.raw == b'"bury"':
-            raise Bury("no such order")
+        end_oddly(job)
         if job.raw == b'"wait"':
             gate = gates[job.id]
             while not job.lost.wait(0.01) and not gate.acquire(blocking=False):
@@ -136,6 +160,10 @@ def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0") -> None:
 
     def on_event(event: str, job: Job | None, error: BaseException | None) -> None:
         say(event=event, error=failure(error), **({"id": job.id} if job else {}))
+        if hook == "raise":
+            sys.exit("the hook is broken")
+        if hook == "wait" and job:
+            gates[job.id].acquire()
 
     threading.Thread(target=read, daemon=True).start()
     options: dict[str, Any] = {}
@@ -143,8 +171,10 @@ def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0") -> None:
         options["ttr"] = int(ttr_ms) / 1000
     if int(drain_ms):
         options["drain"] = int(drain_ms) / 1000
+    if hook != "none":
+        options["on_event"] = on_event
     try:
-        Worker(client, ["t"], handle, parallel=int(parallel), on_event=on_event, **options).run_until_signal()
+        Worker(client, ["t"], handle, parallel=int(parallel), **options).run_until_signal()
     except Error as error:
         say(ended=failure(error))
     else:

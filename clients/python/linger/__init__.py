@@ -5,8 +5,9 @@ numbers, or timedelta. Times are datetime with a time zone.
 
 SPDX-License-Identifier: Apache-2.0
 """
+from .attempt import Bury
 from .calls import Error, NoAnswer, Refused
 from .client import Added, Client, Job, NewJob
-from .worker import Bury, Worker
+from .worker import Worker
 
 __all__ = ["Added", "Bury", "Client", "Error", "Job", "NewJob", "NoAnswer", "Refused", "Worker"]

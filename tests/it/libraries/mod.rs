@@ -4,6 +4,7 @@
 mod calls;
 mod foreign;
 mod leases;
+mod user_code;
 mod workers;
 
 use std::{

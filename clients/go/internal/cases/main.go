@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,7 +62,13 @@ func failure(err error) any {
 	case errors.As(err, &unanswered):
 		return object{"no_answer": true, "unsent": unanswered.Unsent, "text": err.Error()}
 	}
-	return object{"text": err.Error()}
+	return object{"text": textOf(err)}
+}
+
+// textOf is the text of an error; nil if it has none.
+func textOf(err error) (text any) {
+	defer func() { _ = recover() }()
+	return err.Error()
 }
 
 func check(err error) {
@@ -170,9 +178,36 @@ func popOnce(ctx context.Context) {
 	say(object{"jobs": len(jobs)})
 }
 
-// worker runs jobs that say themselves what becomes of them: `worker [PARALLEL [TTR_MS [DRAIN_MS]]]`. A job whose body is "wait"
-// waits for a line with its id.
-func worker(numbers [3]int) {
+// silent is an error that has no text.
+type silent struct{}
+
+func (silent) Error() string { panic("there is no text") }
+
+// endOddly does what a handler may do besides its work.
+func endOddly(job *linger.Job) error {
+	switch string(job.Body) {
+	case `"fail"`:
+		return errors.New("psp timeout")
+	case `"panic"`:
+		panic("psp broken")
+	case `"bury"`:
+		return linger.Bury("no such order")
+	case `"silent"`:
+		return silent{}
+	case `"exit"`:
+		runtime.Goexit()
+	case `"nothing"`:
+		panic(nil)
+	case `"change"`:
+		job.ID, job.Receipt = "another", strings.Repeat("0", 32)
+	}
+	return nil
+}
+
+// worker runs jobs that say themselves what becomes of them: `worker [PARALLEL [TTR_MS [DRAIN_MS [HOOK]]]]`. A job whose body is
+// "wait" waits for a line with its id. The hook says each event, and then may "raise" or "wait" for such a line; there may also
+// be "none".
+func worker(numbers [3]int, hook string) {
 	var gates sync.Map
 	gate := func(id string) chan struct{} {
 		gate, _ := gates.LoadOrStore(id, make(chan struct{}, 9))
@@ -188,14 +223,10 @@ func worker(numbers [3]int) {
 		TTR: time.Duration(numbers[1]) * time.Millisecond, Drain: time.Duration(numbers[2]) * time.Millisecond,
 		Handler: func(ctx context.Context, job *linger.Job) error {
 			say(object{"runs": job.ID, "body": string(job.Body), "receipt": job.Receipt})
-			switch string(job.Body) {
-			case `"fail"`:
-				return errors.New("psp timeout")
-			case `"panic"`:
-				panic("psp broken")
-			case `"bury"`:
-				return linger.Bury("no such order")
-			case `"wait"`:
+			if err := endOddly(job); err != nil {
+				return err
+			}
+			if string(job.Body) == `"wait"` {
 				select {
 				case <-gate(job.ID):
 				case <-ctx.Done():
@@ -207,20 +238,36 @@ func worker(numbers [3]int) {
 			say(object{"returns": job.ID})
 			return nil
 		},
-		OnEvent: func(event string, job *linger.Job, err error) {
+	}
+	if hook != "none" {
+		w.OnEvent = func(event string, job *linger.Job, err error) {
 			line := object{"event": event, "error": failure(err)}
 			if job != nil {
 				line["id"] = job.ID
 			}
 			say(line)
-		},
+			if hook == "raise" && event == "away" {
+				runtime.Goexit()
+			}
+			if hook == "raise" {
+				panic("the hook is broken")
+			}
+			if hook == "wait" && job != nil {
+				<-gate(job.ID)
+			}
+		}
 	}
 	say(object{"ended": failure(w.RunUntilSignal())})
 }
 
 func main() {
 	var numbers [3]int
+	var hook string
 	for i, text := range os.Args[2:] {
+		if i == len(numbers) {
+			hook = text
+			break
+		}
 		var err error
 		numbers[i], err = strconv.Atoi(text)
 		check(err)
@@ -238,7 +285,7 @@ func main() {
 	case "pop":
 		popOnce(ctx)
 	case "worker":
-		worker(numbers)
+		worker(numbers, hook)
 	default:
 		panic(os.Args[1])
 	}

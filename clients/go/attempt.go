@@ -1,0 +1,109 @@
+package linger
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// touched is the answer to a heartbeat.
+type touched struct {
+	sent time.Time
+	err  error
+}
+
+// attempt runs one job, which a call sent at sent has reserved.
+func (r *run) attempt(given *Job, sent time.Time) {
+	job := *given // the handler may change what it is given
+	ctx, cancel := context.WithCancel(r.handlers)
+	defer cancel()
+	lease := job.TTR
+	if r.TTR > 0 {
+		lease = r.TTR
+	}
+	done, touches := make(chan outcome, 1), make(chan touched, 1)
+	arrived, renewed, touchAt, isStarted, isLost := time.Now(), sent, lease/3, false, false
+	// The answer to a long poll may be old. The job is started once the reservation is known to last.
+	start := func() {
+		isStarted = true
+		go func() { done <- r.handle(ctx, given) }()
+	}
+	lose := func(err error) {
+		isLost = true
+		cancel()
+		r.event("lost", given, err)
+	}
+	if since(renewed) < touchAt {
+		start()
+	}
+	for isStarted || !isLost {
+		if !isLost && touchAt >= 0 && since(renewed) >= touchAt {
+			touchAt = -1
+			go func(sent time.Time) { touches <- touched{sent, r.touch(&job, lease)} }(time.Now())
+		}
+		select {
+		case ended := <-done:
+			if !isLost {
+				if event, err := r.report(&job, ended, lease-since(renewed)); err != nil {
+					r.event(event, given, err)
+				}
+			}
+			return
+		case touch := <-touches:
+			code := Code(touch.err)
+			switch {
+			case isLost:
+			case touch.err == nil:
+				renewed, touchAt = touch.sent, lease/3
+				if !isStarted {
+					start()
+				}
+			case code == "job_not_found" || code == "lease_lost" || code == "not_reserved":
+				lose(touch.err)
+			default:
+				touchAt = since(renewed) + longer(shorter(lease/30, 5*time.Second), 50*time.Millisecond)
+			}
+		case <-time.After(shorter(longestWait, lease/60)):
+		}
+		isOver := isStarted && since(renewed) >= lease*9/10 || !isStarted && since(arrived) >= lease
+		if isOver && !isLost {
+			lose(errors.New("no heartbeat got through"))
+		}
+	}
+}
+
+// touch sends a heartbeat; another one can follow in time if it is not answered.
+func (r *run) touch(job *Job, lease time.Duration) error {
+	fields := map[string]any{"receipt": job.Receipt}
+	setDuration(fields, "ttr", r.TTR)
+	limit := longer(shorter(lease/10, 10*time.Second), 250*time.Millisecond)
+	return r.Client.do(context.Background(), call{
+		method: "POST", path: jobPath(job.ID) + "/touch", fields: fields, read: jobReader(&Job{}, job.ID), limit: limit, repeats: never,
+	})
+}
+
+// report tells the server how a job ended, until it answers or the rest of the reservation is over. It returns the event of a
+// report that failed, and why.
+func (r *run) report(job *Job, ended outcome, rest time.Duration) (string, error) {
+	ended.fields["receipt"] = job.Receipt
+	err := r.Client.hold(r.reports, job.ID, ended.step, ended.fields, &rest)
+	var refused *RefusedError
+	switch code := Code(err); {
+	case err == nil || ended.step == "finish" && code == "job_not_found":
+		return "", nil
+	// What gave the job back may be an earlier try of this report.
+	case ended.step != "finish" && wasRepeated(err) && (code == "lease_lost" || code == "not_reserved"):
+		return "", nil
+	case code == "job_not_found" || code == "lease_lost" || code == "not_reserved":
+		return "late", err
+	case errors.As(err, &refused):
+		return "refused", err
+	}
+	return "unanswered", err
+}
+
+// since is the time since a moment. The wall clock counts the time in suspend, too, which the other one leaves out.
+func since(moment time.Time) time.Duration {
+	now := time.Now()
+	return longer(now.Sub(moment), now.Round(0).Sub(moment.Round(0)))
+}

@@ -1,0 +1,129 @@
+"""Runs one reserved job: its handler, its heartbeats, and the report of its end; knows no poll."""
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from typing import Any, Callable
+
+from .calls import NEVER, Error, NoAnswer, Refused, Scope
+from .client import Client, Job
+from .events import Events, describe, text_of
+
+# Waits stand still while the machine is suspended, so none is longer than this.
+LONGEST_WAIT = 0.5
+GONE = ("job_not_found", "lease_lost", "not_reserved")
+
+
+class Bury(Exception):
+    """Raised by a handler whose job can never be done; its text is the reason."""
+
+
+class Attempt:
+    """A job and its reservation, which a call sent at `sent` has made. The handler may change the job that it is given."""
+
+    def __init__(self, client: Client, job: Job, sent: float, handler: Callable[[Job], Any], ttr: float | None,
+                 reports: Scope, events: Events) -> None:
+        self._client, self._job, self._handler, self._ttr = client, job, handler, ttr
+        self._id, self._receipt, self.lost, self._lease = job.id, job.receipt, job.lost, ttr or job.ttr
+        self._reports, self._events = reports, events
+        self._renewed = sent
+        self._mail: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        """Heartbeats and the handler have threads of their own, so that neither a slow server nor a slow handler keeps a lost
+        reservation a secret."""
+        lease = self._lease
+        arrived, touch_due, is_started, is_lost = now(), self._renewed + lease / 3, False, False
+        touch_pause, wait = max(min(lease / 30, 5), 0.05), min(lease / 60, LONGEST_WAIT)
+        while is_started or not is_lost:
+            # The answer to a long poll may be old. The job is started once its reservation is known to last.
+            if not is_started and now() < self._renewed + lease / 3:
+                is_started = True
+                self._start(self._handle)
+            if not is_lost and now() >= touch_due:
+                touch_due = float("inf")
+                self._start(self._touch)
+            try:
+                kind, value = self._mail.get(timeout=wait)
+            except queue.Empty:
+                kind, value = "", None
+            if kind == "ended":
+                if not is_lost:
+                    self._report(*value)
+                return
+            failure: Error | None = None
+            if kind == "touched":
+                self._renewed, touch_due = value, value + lease / 3
+            elif kind == "not touched":
+                touch_due = now() + touch_pause
+                failure = value if isinstance(value, Refused) and value.code in GONE else None
+            if failure is None and now() >= (self._renewed + lease * 0.9 if is_started else arrived + lease):
+                failure = NoAnswer("no heartbeat got through")
+            if failure and not is_lost:
+                is_lost = True
+                self.lost.set()
+                self._events.send("lost", self._job, failure)
+
+    def _start(self, what: Callable[[], None]) -> None:
+        threading.Thread(target=what, name=threading.current_thread().name, daemon=True).start()
+
+    def _handle(self) -> None:
+        """Runs the handler. Whatever it raises, and its hook for that, ends this job and nothing else."""
+        ended: tuple[str, dict[str, Any]] = "release", {"reason": "the handler failed, and its error cannot be read"}
+        try:
+            ended = self._end_of_handler()
+        finally:
+            self._mail.put(("ended", ended))
+
+    def _end_of_handler(self) -> tuple[str, dict[str, Any]]:
+        """The call by which the end of the job is reported, and its fields."""
+        error = None
+        try:
+            self._handler(self._job)
+        except BaseException as raised:  # also sys.exit()
+            error = raised
+        if self.lost.is_set():
+            return "release", {"delay": 0, "reason": "the worker ended"}
+        if error is None:
+            return "finish", {}
+        if isinstance(error, Bury):
+            return "bury", {"reason": _first(text_of(error))}
+        reason = _first(describe(error))
+        self._events.send("failed", self._job, error)
+        return "release", {"reason": reason}
+
+    def _touch(self) -> None:
+        sent = now()
+        try:
+            # Another one can follow in time if this one is not answered.
+            limit = max(min(self._lease / 10, 10), 0.25)
+            self._client.hold(self._id, "touch", self._receipt, ttr=self._ttr, repeat=NEVER, limit=limit)
+            self._mail.put(("touched", sent))
+        except Error as error:
+            self._mail.put(("not touched", error))
+
+    def _report(self, step: str, fields: dict[str, Any]) -> None:
+        """Tells the server how the job ended, until it answers or the reservation ends."""
+        try:
+            left = self._renewed + self._lease - now()
+            self._client.hold(self._id, step, self._receipt, give_up_after=left, scope=self._reports, **fields)
+        except NoAnswer as failure:
+            self._events.send("unanswered", self._job, failure)
+        except Refused as failure:
+            is_gone = failure.code == "job_not_found"
+            # What gave the job back may be an earlier try of this report.
+            is_done = is_gone if step == "finish" else failure.repeated and failure.code in GONE and not is_gone
+            if not is_done:
+                self._events.send("late" if failure.code in GONE else "refused", self._job, failure)
+
+
+def _first(text: str) -> str:
+    """The beginning of a text, up to 1,024 bytes of UTF-8."""
+    return text.encode(errors="replace")[:1024].decode(errors="ignore")
+
+
+def now() -> float:
+    """The time that has passed, in suspend too where the system tells."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
