@@ -1,8 +1,10 @@
 """Sends calls, over connections that stay open, and repeats them; knows no job. The errors of calls."""
 from __future__ import annotations
 
+import codecs
 import http.client
 import json
+import os
 import random
 import select
 import socket
@@ -10,12 +12,15 @@ import ssl
 import threading
 import time
 import urllib.parse
+import weakref
 from collections.abc import Mapping
 from typing import Any, Callable, TypeVar
 
 Answer = TypeVar("Answer")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+# The codec of host names is loaded now. A child that is forked while another thread loads it would wait for that for ever.
+codecs.lookup("idna")
 # How long a connection may be idle; shorter than the server's keep_alive_timeout.
 LONGEST_IDLE = 60.0
 
@@ -94,7 +99,7 @@ def pause_after(failures: int, error: Error) -> float:
 
 
 class Connections:
-    """The connections to one server."""
+    """The connections to one server. They belong to the process that opened them: a child that is forked starts without."""
 
     def __init__(self, url: str, token: str, timeout: float, context: ssl.SSLContext | None) -> None:
         parts = urllib.parse.urlsplit(url)
@@ -106,8 +111,24 @@ class Connections:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._timeout = timeout
+        self._start_without()
+        _every.add(self)
+
+    def _start_without(self) -> None:
         self._idle: list[tuple[float, http.client.HTTPConnection]] = []
+        self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()  # idle or in use
+        # In a child this takes the place of a lock that a thread of the parent may have held at the fork.
         self._lock = threading.Lock()
+
+    def leave_to_parent(self) -> None:
+        """Drops the connections in a child. That sends nothing, also not the end of a TLS session, and while the parent has them
+        they stay open. A child that kept them would keep a poll alive whose process has ended."""
+        inherited = list(self._open)
+        self._start_without()
+        for sock in inherited:
+            descriptor = sock.detach()
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def close(self) -> None:
         """Closes the connections that no call uses."""
@@ -193,6 +214,8 @@ class Connections:
             failure = NoAnswer(f"not connected: {error!r}")
             failure.unsent, failure.hopeless = True, isinstance(error, ssl.SSLCertVerificationError)
             raise failure from error
+        with self._lock:
+            self._open.add(new.sock)
         return new
 
     def _keep(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
@@ -201,6 +224,18 @@ class Connections:
             return
         with self._lock:
             self._idle.append((time.monotonic(), connection))
+
+
+_every: weakref.WeakSet[Connections] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for connections in _every:
+        connections.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _is_readable(sock: socket.socket) -> bool:

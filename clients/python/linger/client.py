@@ -92,7 +92,7 @@ class Added:
 
 
 class Client:
-    """Calls one server. Threads may share it; it keeps connections open.
+    """Calls one server. Threads may share it, and processes that fork; it keeps connections open.
 
     A call that fails is sent again until `timeout`: when no answer came, and after 408, 429 and 5xx, with pauses that grow and
     are at least as long as the server's Retry-After. Calls raise Refused if the server answered, else NoAnswer: then the call

@@ -43,7 +43,7 @@ class Worker:
                  on_event: Hook | None = None) -> None:
         self._client, self._topics, self._handler = client, [topics] if isinstance(topics, str) else list(topics), handler
         self._parallel, self._ttr, self._drain = parallel, in_seconds(ttr), in_seconds(drain) or 0.0
-        self._name = name or f"{socket.gethostname()[:48]}:{os.getpid()}"
+        self._name = name
         self._events = Events(on_event)
         self._polls, self._reports = Scope(), Scope()
         self._stops: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -80,6 +80,8 @@ class Worker:
         takes no more jobs and waits for those that run: after `drain` it sets their `lost`, and they are released without delay.
         While the server is away it goes on trying; the end of a job is sent until it is answered or the job's reservation ends.
         A worker runs once."""
+        # Here, since it may be a child of the process that made the worker.
+        self._name = self._name or f"{socket.gethostname()[:48]}:{os.getpid()}"
         has_ended = threading.Event()
         threading.Thread(target=self._end, args=(has_ended,), name="linger-stop", daemon=True).start()
         try:

@@ -5,9 +5,9 @@ use serde_json::json;
 use super::{
     Language, Program, Site, TOKEN,
     foreign::{added_id, job},
-    in_each_language,
+    in_each_language, serve_tls,
 };
-use crate::{examples::scripted::ScriptedServer, harness::process::Server, work::proxy::Proxy};
+use crate::{examples::scripted::ScriptedServer, work::proxy::Proxy};
 
 in_each_language! {
     every_call_works,
@@ -175,21 +175,14 @@ fn an_answer_that_is_cut_off_is_no_success(language: Language) {
 
 fn a_certificate_is_checked(language: Language) {
     let directory = tempfile::tempdir().expect("a directory");
-    let path = |name: &str| directory.path().join(name);
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
-    std::fs::write(path("cert.pem"), made.cert.pem()).expect("can be written");
-    std::fs::write(path("key.pem"), made.signing_key.serialize_pem()).expect("can be written");
-    let settings = "[tls]\ncertificate = 'cert.pem'\nkey = 'key.pem'\n";
-    std::fs::write(path("linger.toml"), settings).expect("can be written");
-    let server = Server::serve(&[], &[], directory.path());
-    let url = format!("https://localhost:{}", server.address.port());
+    let (_server, url) = serve_tls(directory.path());
 
     let mut program = Program::start(language, &url, &["add"]);
     program.send("{}");
     let failed = program.ends().remove(0)["failed"].take();
     assert_eq!((&failed["no_answer"], &failed["unsent"]), (&json!(true), &json!(true)), "{failed}");
 
-    let trusted = path("cert.pem");
+    let trusted = directory.path().join("cert.pem");
     let start = |case| Program::start_with(language, &url, &[case], &[("SSL_CERT_FILE", &trusted)]);
     let worker = start("worker");
     let mut program = start("add");

@@ -3,6 +3,7 @@
 
 mod calls;
 mod foreign;
+mod fork;
 mod leases;
 mod user_code;
 mod workers;
@@ -103,6 +104,21 @@ impl Site {
     fn counts(&self) -> Value {
         self.server.call("GET", "/topics/t", "").json()["counts"].clone()
     }
+}
+
+/// Starts a server with a certificate for `localhost`, which is `cert.pem` of the directory. Returns it with its URL.
+fn serve_tls(directory: &Path) -> (Server, String) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("is made");
+    let settings = "[tls]\ncertificate = 'cert.pem'\nkey = 'key.pem'\n";
+    let key = made.signing_key.serialize_pem();
+    for (name, text) in
+        [("cert.pem", made.cert.pem()), ("key.pem", key), ("linger.toml", settings.to_owned())]
+    {
+        std::fs::write(directory.join(name), text).expect("can be written");
+    }
+    let server = Server::serve(&[], &[], directory);
+    let url = format!("https://localhost:{}", server.address.port());
+    (server, url)
 }
 
 /// A running program; killed when dropped.
