@@ -46,7 +46,7 @@ func askedPause(response *http.Response) time.Duration {
 	if err != nil {
 		return 0
 	}
-	return shorter(time.Duration(seconds), 24*3600) * time.Second
+	return shorter(time.Duration(seconds), aDay/time.Second) * time.Second
 }
 
 // isAbout tells whether this is a problem document of the server about a failure with this status.

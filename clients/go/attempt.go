@@ -77,9 +77,8 @@ func (r *run) touch(job *Job, lease time.Duration) error {
 	fields := map[string]any{"receipt": job.Receipt}
 	setDuration(fields, "ttr", r.TTR)
 	limit := longer(shorter(lease/10, 10*time.Second), 250*time.Millisecond)
-	return r.Client.do(context.Background(), call{
-		method: "POST", path: jobPath(job.ID) + "/touch", fields: fields, read: jobReader(&Job{}, job.ID), limit: limit, repeats: never,
-	})
+	request := call{method: "POST", path: "/touch", fields: fields, read: jobReader(&Job{}, job.ID), limit: limit, repeats: never}
+	return r.Client.doJob(context.Background(), "touch", job.ID, request)
 }
 
 // report tells the server how a job ended, until it answers or the rest of the reservation is over. It returns the event of a

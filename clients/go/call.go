@@ -17,6 +17,8 @@ import (
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 5 * time.Second
+	// The longest wait; more would be more than a Duration can count.
+	aDay = 24 * time.Hour
 )
 
 // RefusedError is an answer with which the server refuses a call: the problem document of RFC 9457.
@@ -82,6 +84,9 @@ type call struct {
 
 // do sends a call until it is answered, or may not be sent again.
 func (c *Client) do(ctx context.Context, call call) error {
+	if c == nil || c.HTTP == nil || c.Timeout <= 0 {
+		return errors.New("the client is not made by New, or its Timeout is not more than 0")
+	}
 	if call.raw == nil && call.fields != nil {
 		var err error
 		if call.raw, err = json.Marshal(call.fields); err != nil {
@@ -101,7 +106,7 @@ func (c *Client) do(ctx context.Context, call call) error {
 				limit = time.Until(end)
 			}
 		}
-		err := c.try(ctx, call, limit+call.wait)
+		err := c.try(ctx, call, shorter(limit, aDay)+shorter(longer(call.wait, 0), aDay))
 		if err == nil || ctx.Err() != nil || call.repeats == never {
 			return err
 		}

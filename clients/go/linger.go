@@ -34,14 +34,53 @@ type Client struct {
 	HTTP    *http.Client  // for certificates of your own
 }
 
-// New makes a client with a timeout of ten seconds. The token may be empty.
-func New(url, token string) *Client {
+// New makes a client with a timeout of ten seconds. The URL has the scheme http or https, a host, and perhaps a port and a path,
+// without a user and a query. The token may be empty.
+func New(url, token string) (*Client, error) {
+	url = strings.TrimRight(url, "/")
+	if err := checkURL(url); err != nil {
+		return nil, err
+	}
+	if err := checkToken(token); err != nil {
+		return nil, err
+	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	// Shorter than the server's keep_alive_timeout.
 	transport.IdleConnTimeout, transport.MaxIdleConnsPerHost = time.Minute, 16
 	// A redirected POST would become a GET.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{strings.TrimRight(url, "/"), token, 10 * time.Second, &http.Client{Transport: transport, CheckRedirect: stay}}
+	return &Client{url, token, 10 * time.Second, &http.Client{Transport: transport, CheckRedirect: stay}}, nil
+}
+
+// checkURL shows no password in its errors.
+func checkURL(address string) error {
+	parsed, err := url.Parse(address)
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
+	if err != nil {
+		return fmt.Errorf("the URL of the server cannot be read: %w", err)
+	}
+	_, err = strconv.ParseUint(parsed.Port(), 10, 16)
+	hasPort := err == nil || parsed.Port() == ""
+	if parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Hostname() == "" || !hasPort {
+		return fmt.Errorf("%q must be the URL of a server, such as http://localhost:9277", parsed.Redacted())
+	}
+	if parsed.User != nil || strings.ContainsAny(address, "?# ") {
+		return fmt.Errorf("%q must be the URL of a server, without a user, a query, a fragment and spaces", parsed.Redacted())
+	}
+	return nil
+}
+
+// checkToken refuses what no header can carry. It does not show the token.
+func checkToken(token string) error {
+	for _, char := range token {
+		if char <= ' ' || char > '~' {
+			return errors.New("the token must have visible ASCII characters only, and no line break at its end")
+		}
+	}
+	return nil
 }
 
 // NewJob is a job to add. Only Topic is required; what is left out follows the settings of the topic.
@@ -69,7 +108,7 @@ func (j *NewJob) definition() ([]byte, error) {
 	setDuration(fields, "delay", j.Delay)
 	setDuration(fields, "ttr", j.TTR)
 	if !j.At.IsZero() {
-		fields["at"] = j.At.Format(time.RFC3339Nano)
+		fields["at"] = instant(j.At)
 	}
 	if j.MaxAttempts != 0 {
 		fields["max_attempts"] = j.MaxAttempts
@@ -98,6 +137,9 @@ func (j *NewJob) definition() ([]byte, error) {
 }
 
 func text(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
+
+// instant is in UTC, since RFC 3339 has no seconds in offsets.
+func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 func setDuration(fields map[string]any, name string, d time.Duration) {
 	if d != 0 {
@@ -175,18 +217,17 @@ func (c *Client) AddMany(ctx context.Context, jobs []NewJob) ([]Added, error) {
 // Get reads a job. One that does not exist is refused with the code job_not_found.
 func (c *Client) Get(ctx context.Context, id string) (*Job, error) {
 	job := &Job{}
-	err := c.do(ctx, call{method: "GET", path: jobPath(id), read: jobReader(job, id)})
-	return job, named("get", id, err)
+	return job, c.doJob(ctx, "get", id, call{method: "GET", read: jobReader(job, id)})
 }
 
 // Cancel deletes a job in any state, also while a worker has it. It returns whether there was one; after a lost answer, a
 // missing job counts as deleted by this call.
 func (c *Client) Cancel(ctx context.Context, id string) (bool, error) {
-	err := c.do(ctx, call{method: "DELETE", path: jobPath(id), read: readNothing})
+	err := c.doJob(ctx, "cancel", id, call{method: "DELETE", read: readNothing})
 	if Code(err) == "job_not_found" {
 		return wasRepeated(err), nil
 	}
-	return err == nil, named("cancel", id, err)
+	return err == nil, err
 }
 
 // Reschedule makes a delayed or ready job due after delay; 0 is now.
@@ -196,13 +237,12 @@ func (c *Client) Reschedule(ctx context.Context, id string, delay time.Duration)
 
 // RescheduleAt makes a delayed or ready job due at this time.
 func (c *Client) RescheduleAt(ctx context.Context, id string, at time.Time) (*Job, error) {
-	return c.patch(ctx, id, map[string]any{"at": at.Format(time.RFC3339Nano)})
+	return c.patch(ctx, id, map[string]any{"at": instant(at)})
 }
 
 func (c *Client) patch(ctx context.Context, id string, fields map[string]any) (*Job, error) {
 	job := &Job{}
-	err := c.do(ctx, call{method: "PATCH", path: jobPath(id), fields: fields, read: jobReader(job, id)})
-	return job, named("reschedule", id, err)
+	return job, c.doJob(ctx, "reschedule", id, call{method: "PATCH", fields: fields, read: jobReader(job, id)})
 }
 
 // Poll says what to pop.
@@ -237,7 +277,7 @@ func (c *Client) pop(ctx context.Context, poll Poll, repeats repeats) ([]*Job, e
 	// By POST, because the transport repeats a GET on its own.
 	err := c.do(ctx, call{method: "POST", path: "/batch/pop", fields: fields, read: read, wait: poll.Wait, repeats: repeats})
 	if err != nil {
-		return nil, named("pop", strings.Join(poll.Topics, " "), err)
+		return nil, fmt.Errorf("pop %s: %w", strings.Join(poll.Topics, " "), err)
 	}
 	return jobs, nil
 }
@@ -271,22 +311,25 @@ func (c *Client) Bury(ctx context.Context, id, receipt, reason string) error {
 
 // hold is a call by the holder of a reservation. A repeat that finds its first try done is a success.
 func (c *Client) hold(ctx context.Context, id, step string, fields map[string]any, giveUpAfter *time.Duration) error {
-	request := call{method: "POST", path: jobPath(id) + "/" + step, fields: fields, read: readNothing, giveUpAfter: giveUpAfter}
+	request := call{method: "POST", path: "/" + step, fields: fields, read: readNothing, giveUpAfter: giveUpAfter}
 	if step != "finish" {
 		request.read = jobReader(&Job{}, id)
 	}
-	err := c.do(ctx, request)
+	err := c.doJob(ctx, step, id, request)
 	if step == "finish" && Code(err) == "job_not_found" && wasRepeated(err) {
 		return nil
 	}
-	return named(step, id, err)
+	return err
 }
 
-func jobPath(id string) string { return "/jobs/" + url.PathEscape(id) }
-
-func named(name, what string, err error) error {
-	if err == nil {
-		return nil
+// doJob makes a call about a job, whose path begins below that of the job.
+func (c *Client) doJob(ctx context.Context, name, id string, call call) error {
+	if id == "" || id == "." || id == ".." {
+		return fmt.Errorf("%s: an id must not be %q, which no URL can name", name, id)
 	}
-	return fmt.Errorf("%s %s: %w", name, what, err)
+	call.path = "/jobs/" + url.PathEscape(id) + call.path
+	if err := c.do(ctx, call); err != nil {
+		return fmt.Errorf("%s %s: %w", name, id, err)
+	}
+	return nil
 }

@@ -58,11 +58,15 @@ func (w *Worker) RunUntilSignal() error {
 	return w.Run(ctx)
 }
 
-// Run pops and runs jobs until ctx ends or the server refuses the worker, as with a wrong token; it then returns that error.
+// Run pops and runs jobs until ctx ends or the server refuses the worker, as with a wrong token; it then returns that error. A
+// worker without a Client, Topics or a Handler is refused at once.
 // Then it takes no more jobs and waits for those that run: after Drain their handlers' contexts are cancelled, and their jobs are
 // released without delay. While the server is away Run goes on trying; the end of a job is sent until it is answered or the job's
 // reservation ends.
 func (w *Worker) Run(ctx context.Context) error {
+	if err := w.check(); err != nil {
+		return err
+	}
 	r := &run{Worker: *w}
 	r.setDefaults()
 	var stopHandlers, stopReports context.CancelFunc
@@ -77,6 +81,20 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
+func (w *Worker) check() error {
+	switch {
+	case w.Client == nil:
+		return errors.New("the worker has no Client")
+	case len(w.Topics) == 0:
+		return errors.New("the worker has no Topics")
+	case w.Handler == nil:
+		return errors.New("the worker has no Handler")
+	case w.Parallel < 0 || w.TTR < 0 || w.Drain < 0:
+		return errors.New("Parallel, TTR and Drain of the worker must not be negative")
+	}
+	return nil
+}
+
 // run is a worker while it runs.
 type run struct {
 	Worker
@@ -85,7 +103,7 @@ type run struct {
 }
 
 func (r *run) setDefaults() {
-	if r.Parallel < 1 {
+	if r.Parallel == 0 {
 		r.Parallel = 1
 	}
 	if r.Drain == 0 {

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections import defaultdict
 from datetime import datetime, timedelta, timezone
-from typing import Any
+from typing import Any, Callable, cast
 
 from linger import Bury, Client, Error, Job, NewJob, NoAnswer, Refused, Worker
 
@@ -90,6 +90,74 @@ def calls() -> None:
     sys.stdin.readline()
     for _ in range(2):
         say(cancelled=client.cancel(id))
+
+
+def texts() -> None:
+    """Gives durations and times as the API has them."""
+    client.add("t", id="a", delay="30m", ttr="90s", retry=["15s", 60, timedelta(minutes=2)])
+    client.add("t", id="b", at="2100-01-01T00:00:00Z")
+    # An offset with seconds, as time zones had them before 1900.
+    client.add("t", id="c", at=datetime(2100, 1, 1, tzinfo=timezone(timedelta(seconds=3208))))
+    say(added=3)
+    sys.stdin.readline()
+    client.reschedule("a", "0s")
+    client.reschedule("b", at="2101-01-01T00:00:00Z")
+    [job] = client.pop("t", ttr="2m")
+    client.touch(job.id, job.receipt, "1h")
+    client.release(job.id, job.receipt, delay="5m")
+    say(released=job.id)
+    sys.stdin.readline()
+
+
+def arguments() -> None:
+    """Gives values that make no sense, and says what comes of it."""
+    url, nan, infinity, handle = os.environ["LINGER_URL"], float("nan"), float("inf"), print
+    given: dict[str, Callable[[], object]] = {
+        "an empty id": lambda: client.add("t", id=""),
+        "an empty id in a batch": lambda: client.add_many([NewJob("t", id="")])[0].error,
+        "a number as an id": lambda: client.add("t", id=cast(Any, 5)),
+        "an empty topic": lambda: client.add(""),
+        "a job without an id": lambda: client.get(""),
+        "a job that is a folder": lambda: client.cancel(".."),
+        "an empty receipt": lambda: client.finish("a", ""),
+        "no receipt": lambda: client.finish("a", cast(Any, None)),
+        "a negative delay": lambda: client.add("t", delay=-5),
+        "a delay that is no number": lambda: client.add("t", delay=nan),
+        "an infinite delay": lambda: client.add("t", delay=infinity),
+        "a boolean delay": lambda: client.add("t", delay=True),
+        "a huge delay": lambda: client.add("t", delay=10 ** 400),
+        "a long delay": lambda: client.add("t", delay=1e300),
+        "a delay in words": lambda: client.add("t", delay="soon"),
+        "one text as a schedule": lambda: client.add("t", retry="15s"),
+        "a naive time": lambda: client.add("t", at=datetime(2100, 1, 1)),
+        "a number as a time": lambda: client.add("t", at=cast(Any, 4102444800)),
+        "a fraction of attempts": lambda: client.add("t", max_attempts=cast(Any, 2.5)),
+        "a boolean maximum": lambda: client.pop("t", max=True),
+        "a list as a topic": lambda: client.pop(cast(Any, ["t"])),
+        "a text as a wait": lambda: client.pop("t", wait=cast(Any, "5s")),
+        "an infinite wait": lambda: client.pop("t", wait=infinity),
+        "a negative wait": lambda: client.pop("t", wait=-60),
+        "an empty name": lambda: Worker(client, ["t"], handle, name="").run(),
+        "no topics": lambda: Worker(client, [], handle),
+        "no handler": lambda: Worker(client, ["t"], cast(Any, None)),
+        "no place": lambda: Worker(client, ["t"], handle, parallel=0),
+        "a negative drain": lambda: Worker(client, ["t"], handle, drain=-1),
+        "no timeout": lambda: Client(url, timeout=0),
+        "an infinite timeout": lambda: Client(url, timeout=infinity),
+        "a token with a line break": lambda: Client(url, "secret\n"),
+        "a URL without a scheme": lambda: Client("localhost:9711"),
+        "a URL without a host": lambda: Client("http://:9711"),
+        "a URL of another scheme": lambda: Client("ftp://localhost"),
+        "a URL with a query": lambda: Client("http://localhost/?token=x"),
+        "a URL with a password": lambda: Client("http://user:secret@localhost"),
+        "a URL with a port that is none": lambda: Client("http://localhost:99999"),
+    }
+    for name, call in given.items():
+        try:
+            error = call()
+        except (TypeError, ValueError, Error) as raised:
+            error = raised
+        say(given=name, error=type(error).__name__, text=str(error))
 
 
 def late() -> None:
@@ -242,6 +310,6 @@ def fork_while_polling() -> None:
 
 
 if __name__ == "__main__":
-    cases = {"add": add, "add-many": add_many, "calls": calls, "late": late, "pop": pop, "worker": worker, "fork": fork,
-             "fork-between-calls": fork_between_calls, "fork-while-polling": fork_while_polling}
+    cases = {"add": add, "add-many": add_many, "calls": calls, "texts": texts, "arguments": arguments, "late": late, "pop": pop,
+             "worker": worker, "fork": fork, "fork-between-calls": fork_between_calls, "fork-while-polling": fork_while_polling}
     cases[sys.argv[1]](*sys.argv[2:])

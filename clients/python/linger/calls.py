@@ -21,6 +21,8 @@ Answer = TypeVar("Answer")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 # The codec of host names is loaded now. A child that is forked while another thread loads it would wait for that for ever.
 codecs.lookup("idna")
+# The longest wait; sockets and locks cannot count centuries.
+A_DAY = 86400.0
 # How long a connection may be idle; shorter than the server's keep_alive_timeout.
 LONGEST_IDLE = 60.0
 
@@ -101,12 +103,9 @@ def pause_after(failures: int, error: Error) -> float:
 class Connections:
     """The connections to one server. They belong to the process that opened them: a child that is forked starts without."""
 
-    def __init__(self, url: str, token: str, timeout: float, context: ssl.SSLContext | None) -> None:
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is not the URL of a server")
-        self._host, self._port, self._base = parts.hostname, parts.port, parts.path.rstrip("/")
-        self._context = (context or ssl.create_default_context()) if parts.scheme == "https" else None
+    def __init__(self, url: urllib.parse.SplitResult, token: str, timeout: float, context: ssl.SSLContext | None) -> None:
+        self._host, self._port, self._base = url.hostname or "", url.port, url.path.rstrip("/")
+        self._context = (context or ssl.create_default_context()) if url.scheme == "https" else None
         self._headers = {"Content-Type": "application/json"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -147,7 +146,7 @@ class Connections:
         while True:
             left = max(end - time.monotonic(), 0.001) if give_up_after is None else self._timeout
             try:
-                return self._try(method, path, body, read, (limit or left) + wait, scope)
+                return self._try(method, path, body, read, min((limit or left) + max(wait, 0), A_DAY), scope)
             except Refused as error:
                 failure: Error = error
                 error.repeated = may_have_happened
@@ -209,10 +208,10 @@ class Connections:
             new = http.client.HTTPConnection(self._host, self._port, timeout=limit)
         try:
             new.connect()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a host name with a label that is too long is a ValueError
             new.close()
             failure = NoAnswer(f"not connected: {error!r}")
-            failure.unsent, failure.hopeless = True, isinstance(error, ssl.SSLCertVerificationError)
+            failure.unsent, failure.hopeless = True, isinstance(error, ValueError)  # a certificate's error is one, too
             raise failure from error
         with self._lock:
             self._open.add(new.sock)
@@ -279,4 +278,4 @@ def _foreign(response: http.client.HTTPResponse, content: bytes) -> NoAnswer:
 
 def _retry_after(response: http.client.HTTPResponse) -> float:
     after = response.getheader("Retry-After") or ""
-    return float(after) if after.isdecimal() else 0
+    return min(float(after), A_DAY) if after.isdecimal() else 0

@@ -5,16 +5,15 @@ import json
 import re
 import ssl
 import threading
-import urllib.parse
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from typing import Any, Callable, Union
+from datetime import datetime
+from typing import Any, Callable
 
 from .calls import NEVER, SAFELY, UNLESS_LOST, Connections, Refused, Scope, is_problem
-
-Seconds = Union[int, float, timedelta]
+from .values import (Duration, Moment, Seconds, bearer_token, count, duration, durations, moment, optional, path_of_job, seconds,
+                     server_url, text)
 
 # Keeps numbers as they are written: int() refuses more than 4,300 digits.
 _AS_WRITTEN = json.JSONDecoder(parse_int=str, parse_float=str)
@@ -34,11 +33,11 @@ class NewJob:
     topic: str
     body: Any = None  # as json.dumps writes it; bytes are JSON that is kept byte for byte
     id: str | None = None  # made by the client if left out
-    delay: Seconds | None = None  # from now, to the millisecond
-    at: datetime | None = None  # in place of the delay
-    ttr: Seconds | None = None  # how long a reservation lasts; 1 s to 24 h
+    delay: Duration | None = None  # from now, to the millisecond
+    at: Moment | None = None  # in place of the delay
+    ttr: Duration | None = None  # how long a reservation lasts; 1 s to 24 h
     max_attempts: int | None = None  # 0: no limit
-    retry: Sequence[Seconds] | None = None  # the waits between attempts
+    retry: Sequence[Duration] | None = None  # the waits between attempts
 
     def definition(self) -> bytes:
         """The JSON of the job."""
@@ -47,9 +46,10 @@ class NewJob:
             _AS_WRITTEN.decode(body.decode())
         else:
             body = json.dumps(self.body, allow_nan=False).encode()
-        retry = None if self.retry is None else [in_seconds(step) for step in self.retry]
-        fields = as_json(topic=self.topic, id=self.id, delay=in_seconds(self.delay), at=_moment(self.at),
-                         ttr=in_seconds(self.ttr), max_attempts=self.max_attempts, retry=retry)
+        fields = as_json(topic=text("topic", self.topic), id=optional(text, "id", self.id),
+                         delay=optional(duration, "delay", self.delay), at=optional(moment, "at", self.at),
+                         ttr=optional(duration, "ttr", self.ttr), retry=optional(durations, "retry", self.retry),
+                         max_attempts=optional(count, "max_attempts", self.max_attempts))
         return fields[:-1] + b',"body":' + body + b"}"
 
 
@@ -100,18 +100,21 @@ class Client:
     with all its tries, without the wait of a pop.
     """
 
-    def __init__(self, url: str, token: str = "", *, timeout: Seconds = 10, context: ssl.SSLContext | None = None) -> None:
-        self.connections = Connections(url, token, in_seconds(timeout) or 0, context)
+    def __init__(self, url: str, token: str | None = None, *, timeout: Seconds = 10, context: ssl.SSLContext | None = None) -> None:
+        limit = seconds("timeout", timeout)
+        if limit <= 0:
+            raise ValueError(f"timeout must be more than 0, not {timeout!r}")
+        self.connections = Connections(server_url(url), bearer_token(token or ""), limit, context)
 
     def close(self) -> None:
         """Closes the connections that no call uses."""
         self.connections.close()
 
-    def add(self, topic: str, body: Any = None, *, id: str | None = None, delay: Seconds | None = None,
-            at: datetime | None = None, ttr: Seconds | None = None, max_attempts: int | None = None,
-            retry: Sequence[Seconds] | None = None) -> Job:
+    def add(self, topic: str, body: Any = None, *, id: str | None = None, delay: Duration | None = None,
+            at: Moment | None = None, ttr: Duration | None = None, max_attempts: int | None = None,
+            retry: Sequence[Duration] | None = None) -> Job:
         """Adds a job, as NewJob describes it. Returns it, `replayed` if the server had it already."""
-        id = id or _new_id()
+        id = _new_id() if id is None else id
 
         def read(status: int, text: str) -> Job:
             job = _read_job(id, text)
@@ -124,7 +127,7 @@ class Client:
     def add_many(self, jobs: Sequence[NewJob]) -> list[Added]:
         """Adds up to 1,000 jobs in one call. The results are in the order of the jobs; one that is refused does not affect the
         others."""
-        jobs = [replace(job, id=job.id or _new_id()) for job in jobs]
+        jobs = [replace(job, id=_new_id() if job.id is None else job.id) for job in jobs]
 
         def read(status: int, text: str) -> list[Added]:
             _require(status == 200)
@@ -138,7 +141,7 @@ class Client:
     def get(self, id: str) -> Job | None:
         """Reads a job; None if there is none."""
         try:
-            return self.connections.call("GET", _path(id), None, _job_reader(id))
+            return self.connections.call("GET", path_of_job(id), None, _job_reader(id))
         except Refused as error:
             if error.code == "job_not_found":
                 return None
@@ -148,78 +151,66 @@ class Client:
         """Deletes a job in any state, also while a worker has it. Returns whether there was one; after a lost answer, a missing
         job counts as deleted by this call."""
         try:
-            self.connections.call("DELETE", _path(id), None, _read_nothing)
+            self.connections.call("DELETE", path_of_job(id), None, _read_nothing)
             return True
         except Refused as error:
             if error.code == "job_not_found":
                 return error.repeated
             raise
 
-    def reschedule(self, id: str, delay: Seconds | None = None, at: datetime | None = None) -> Job:
+    def reschedule(self, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
         """Makes a delayed or ready job due after `delay`, of which 0 is now, or at a time."""
-        return self.connections.call("PATCH", _path(id), as_json(delay=in_seconds(delay), at=_moment(at)), _job_reader(id))
+        body = as_json(delay=optional(duration, "delay", delay), at=optional(moment, "at", at))
+        return self.connections.call("PATCH", path_of_job(id), body, _job_reader(id))
 
-    def pop(self, *topics: str, max: int = 1, wait: Seconds = 0, ttr: Seconds | None = None,
+    def pop(self, *topics: str, max: int = 1, wait: Seconds = 0, ttr: Duration | None = None,
             worker: str | None = None) -> list[Job]:
         """Reserves up to `max` ready jobs of some topics, the most urgent topic first; none if none became ready within `wait`,
         which is up to a minute. Without `ttr`, each reservation lasts for the job's own TTR. `worker` is for the jobs' histories.
         A pop is not sent again if its answer was lost: the jobs that it may have reserved come back after their TTR."""
         return self.pop_within(None, topics, max, wait, ttr, worker)
 
-    def pop_within(self, scope: Scope | None, topics: Sequence[str], max: int, wait: Seconds, ttr: Seconds | None,
+    def pop_within(self, scope: Scope | None, topics: Sequence[str], max: int, wait: Seconds, ttr: Duration | None,
                    worker: str | None) -> list[Job]:
         """The pop of a worker, which ends with its scope and is not sent again."""
-        body = as_json(topics=list(topics), max=max, wait=in_seconds(wait), ttr=in_seconds(ttr), worker=worker)
+        longest = seconds("wait", wait)
+        body = as_json(topics=[text("a topic", topic) for topic in topics], max=count("max", max), wait=longest,
+                       ttr=optional(duration, "ttr", ttr), worker=optional(text, "worker", worker))
         return self.connections.call("POST", "/batch/pop", body, _read_jobs, repeat=NEVER if scope else UNLESS_LOST,
-                                     wait=in_seconds(wait) or 0, scope=scope)
+                                     wait=longest, scope=scope)
 
     def finish(self, id: str, receipt: str) -> None:
         """The work is done; the job is gone. The code lease_lost means that it came too late, and the job runs again."""
         self.hold(id, "finish", receipt)
 
-    def release(self, id: str, receipt: str, *, delay: Seconds | None = None, reason: str = "") -> None:
+    def release(self, id: str, receipt: str, *, delay: Duration | None = None, reason: str = "") -> None:
         """Gives a job back. The next attempt follows its schedule, or `delay`. The reason has up to 1,024 bytes."""
-        self.hold(id, "release", receipt, delay=in_seconds(delay), reason=reason)
+        self.hold(id, "release", receipt, delay=optional(duration, "delay", delay), reason=text("reason", reason))
 
-    def touch(self, id: str, receipt: str, ttr: Seconds | None = None) -> None:
+    def touch(self, id: str, receipt: str, ttr: Duration | None = None) -> None:
         """Makes a reservation last `ttr` from now, or else the job's own TTR."""
-        self.hold(id, "touch", receipt, ttr=in_seconds(ttr))
+        self.hold(id, "touch", receipt, ttr=optional(duration, "ttr", ttr))
 
     def bury(self, id: str, receipt: str, reason: str = "") -> None:
         """Makes a job a dead letter, with a reason of up to 1,024 bytes."""
-        self.hold(id, "bury", receipt, reason=reason)
+        self.hold(id, "bury", receipt, reason=text("reason", reason))
 
     def hold(self, id: str, step: str, receipt: str, *, repeat: int = SAFELY, limit: float | None = None,
              give_up_after: float | None = None, scope: Scope | None = None, **fields: Any) -> None:
         """A call by the holder of a reservation."""
         read: Callable[[int, str], object] = _read_nothing if step == "finish" else _job_reader(id)
         try:
-            self.connections.call("POST", f"{_path(id)}/{step}", as_json(receipt=receipt, **fields), read, repeat=repeat,
-                                  limit=limit, give_up_after=give_up_after, scope=scope)
+            body = as_json(receipt=text("receipt", receipt), **fields)
+            self.connections.call("POST", f"{path_of_job(id)}/{step}", body, read, repeat=repeat, limit=limit,
+                                  give_up_after=give_up_after, scope=scope)
         except Refused as error:
             # A repeat that finds no such job has reached its aim.
             if not (step == "finish" and error.code == "job_not_found" and error.repeated):
                 raise
 
 
-def in_seconds(duration: Seconds | None) -> float | None:
-    if isinstance(duration, timedelta):
-        duration = duration.total_seconds()
-    return None if duration is None else round(duration, 3)
-
-
-def _moment(at: datetime | None) -> str | None:
-    if at is not None and at.tzinfo is None:
-        raise ValueError("a time needs a time zone")
-    return None if at is None else at.isoformat()
-
-
 def _new_id() -> str:
     return uuid.uuid4().hex
-
-
-def _path(id: str) -> str:
-    return "/jobs/" + urllib.parse.quote(id, safe=":@+=~")
 
 
 def as_json(**fields: Any) -> bytes:

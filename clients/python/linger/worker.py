@@ -11,8 +11,9 @@ from typing import Any, Callable
 
 from .attempt import LONGEST_WAIT, Attempt, now
 from .calls import LONGEST_PAUSE, Error, Refused, Scope, pause_after
-from .client import Client, Job, Seconds, in_seconds
+from .client import Client, Job
 from .events import Events, Hook
+from .values import Seconds, count, optional, seconds, text
 
 POLL_WAIT = 20.0
 # How long the ends of jobs are reported after the drain, while the server does not answer.
@@ -41,9 +42,19 @@ class Worker:
     def __init__(self, client: Client, topics: Sequence[str], handler: Callable[[Job], Any], *, parallel: int = 1,
                  ttr: Seconds | None = None, drain: Seconds = 25, name: str | None = None,
                  on_event: Hook | None = None) -> None:
-        self._client, self._topics, self._handler = client, [topics] if isinstance(topics, str) else list(topics), handler
-        self._parallel, self._ttr, self._drain = parallel, in_seconds(ttr), in_seconds(drain) or 0.0
-        self._name = name
+        self._topics = [text("a topic", topic) for topic in ([topics] if isinstance(topics, str) else topics)]
+        if not isinstance(client, Client):
+            raise TypeError(f"client must be a Client, not {client!r}")
+        if not self._topics:
+            raise ValueError("topics must name at least one topic")
+        if not callable(handler) or not (on_event is None or callable(on_event)):
+            raise TypeError("the handler and on_event must be callable")
+        if count("parallel", parallel) < 1:
+            raise ValueError(f"parallel must be at least 1, not {parallel}")
+        if seconds("drain", drain) < 0:
+            raise ValueError(f"drain must not be negative: {drain!r}")
+        self._client, self._handler, self._name = client, handler, optional(text, "name", name)
+        self._ttr, self._drain = optional(seconds, "ttr", ttr), min(seconds("drain", drain), threading.TIMEOUT_MAX)
         self._events = Events(on_event)
         self._polls, self._reports = Scope(), Scope()
         self._stops: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -81,7 +92,8 @@ class Worker:
         While the server is away it goes on trying; the end of a job is sent until it is answered or the job's reservation ends.
         A worker runs once."""
         # Here, since it may be a child of the process that made the worker.
-        self._name = self._name or f"{socket.gethostname()[:48]}:{os.getpid()}"
+        if self._name is None:
+            self._name = f"{socket.gethostname()[:48]}:{os.getpid()}"
         has_ended = threading.Event()
         threading.Thread(target=self._end, args=(has_ended,), name="linger-stop", daemon=True).start()
         try:

@@ -1,6 +1,7 @@
 //! The libraries under `clients/`: one list of cases for all languages, against the real server. Each library has a program
 //! that runs a case, says in JSON lines how far it is, and waits for lines of the test. No test sleeps.
 
+mod arguments;
 mod calls;
 mod foreign;
 mod fork;
