@@ -36,6 +36,9 @@ type Client struct {
 
 // New makes a client with a timeout of ten seconds. The URL has the scheme http or https, a host, and perhaps a port and a path,
 // without a user and a query. The token may be empty.
+//
+// The client has a copy of http.DefaultTransport, which keeps more connections. If the program has replaced that by another type,
+// for example to trace calls, the client uses it as it is.
 func New(url, token string) (*Client, error) {
 	url = strings.TrimRight(url, "/")
 	if err := checkURL(url); err != nil {
@@ -44,12 +47,24 @@ func New(url, token string) (*Client, error) {
 	if err := checkToken(token); err != nil {
 		return nil, err
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	// Shorter than the server's keep_alive_timeout.
-	transport.IdleConnTimeout, transport.MaxIdleConnsPerHost = time.Minute, 16
 	// A redirected POST would become a GET.
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{url, token, 10 * time.Second, &http.Client{Transport: transport, CheckRedirect: stay}}, nil
+	return &Client{url, token, 10 * time.Second, &http.Client{Transport: transport(), CheckRedirect: stay}}, nil
+}
+
+func transport() http.RoundTripper {
+	found, isUsual := http.DefaultTransport.(*http.Transport)
+	switch {
+	case isUsual && found != nil:
+		found = found.Clone()
+	case !isUsual && http.DefaultTransport != nil:
+		return http.DefaultTransport
+	default:
+		found = &http.Transport{Proxy: http.ProxyFromEnvironment}
+	}
+	// Shorter than the server's keep_alive_timeout.
+	found.IdleConnTimeout, found.MaxIdleConnsPerHost = time.Minute, 16
+	return found
 }
 
 // checkURL shows no password in its errors.

@@ -22,8 +22,9 @@ const (
 // Handler does the work of a job. It may run twice for the same job, so the work must be safe to repeat.
 //
 // If it returns nil, the job is finished; after an error of Bury it is buried; after any other error, or a panic, it is released
-// with the error as its reason and comes back on its schedule. ctx is cancelled when the handler must stop: its reservation is
-// lost, so that others may have the job by now, or the worker's drain is over. What it returns after that does not count.
+// with the error as its reason and comes back on its schedule. ctx has the values of the context given to Run, and is cancelled
+// when the handler must stop: its reservation is lost, so that others may have the job by now, or the worker's drain is over.
+// What it returns after that does not count.
 type Handler func(ctx context.Context, job *Job) error
 
 // Worker runs the jobs of some topics. While a handler runs, the worker extends its reservation after each third of it. A
@@ -70,8 +71,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	r := &run{Worker: *w}
 	r.setDefaults()
 	var stopHandlers, stopReports context.CancelFunc
-	r.handlers, stopHandlers = context.WithCancel(context.Background())
-	r.reports, stopReports = context.WithCancel(context.Background())
+	r.handlers, stopHandlers = context.WithCancel(withoutCancel{ctx})
+	r.reports, stopReports = context.WithCancel(withoutCancel{ctx})
 	defer stopHandlers()
 	defer stopReports()
 	err := r.poll(ctx)
@@ -94,6 +95,13 @@ func (w *Worker) check() error {
 	}
 	return nil
 }
+
+// withoutCancel has the values of a context, and outlives it. From Go 1.21 on it is context.WithoutCancel.
+type withoutCancel struct{ context.Context }
+
+func (withoutCancel) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (withoutCancel) Done() <-chan struct{}       { return nil }
+func (withoutCancel) Err() error                  { return nil }
 
 // run is a worker while it runs.
 type run struct {

@@ -5,6 +5,7 @@ mod arguments;
 mod calls;
 mod foreign;
 mod fork;
+mod go_only;
 mod leases;
 mod user_code;
 mod workers;

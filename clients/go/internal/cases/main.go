@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -161,57 +160,6 @@ func pop(ctx context.Context, poll linger.Poll) *linger.Job {
 	return jobs[0]
 }
 
-// arguments gives values that make no sense, and says what comes of it.
-func arguments(ctx context.Context) {
-	add := func(job linger.NewJob) func() error {
-		return func() error {
-			_, err := client.Add(ctx, job)
-			return err
-		}
-	}
-	connect := func(url, token string) func() error {
-		return func() error {
-			_, err := linger.New(url, token)
-			return err
-		}
-	}
-	run := func(worker linger.Worker) func() error { return func() error { return worker.Run(ctx) } }
-	topics, handle := []string{"t"}, func(context.Context, *linger.Job) error { return nil }
-	for _, given := range []struct {
-		name string
-		call func() error
-	}{
-		{"an empty topic", add(linger.NewJob{})},
-		{"a negative delay", add(linger.NewJob{Topic: "t", Delay: -time.Second})},
-		{"a negative number of attempts", add(linger.NewJob{Topic: "t", MaxAttempts: -5})},
-		{"a job without an id", func() error { return client.Finish(ctx, "", "") }},
-		{"a job that is a folder", func() error { _, err := client.Cancel(ctx, ".."); return err }},
-		{"an empty receipt", func() error { return client.Finish(ctx, "a", "") }},
-		{"a negative wait", func() error { _, err := client.Pop(ctx, linger.Poll{Topics: topics, Wait: -time.Minute}); return err }},
-		{"no client", run(linger.Worker{Topics: topics, Handler: handle})},
-		{"no topics", run(linger.Worker{Client: client, Handler: handle})},
-		{"no handler", run(linger.Worker{Client: client, Topics: topics})},
-		{"a negative drain", run(linger.Worker{Client: client, Topics: topics, Handler: handle, Drain: -1})},
-		{"a negative number of places", run(linger.Worker{Client: client, Topics: topics, Handler: handle, Parallel: -1})},
-		{"a client that is not of New", func() error { return new(linger.Client).Finish(ctx, "a", "") }},
-		{"a token with a line break", connect("http://localhost", "secret\n")},
-		{"a URL without a scheme", connect("localhost:9711", "")},
-		{"a URL without a host", connect("http://:9711", "")},
-		{"a URL of another scheme", connect("ftp://localhost", "")},
-		{"a URL with a query", connect("http://localhost/?token=x", "")},
-		{"a URL with a password", connect("http://user:secret@localhost", "")},
-		{"a URL with a port that is none", connect("http://localhost:99999", "")},
-		{"a URL that cannot be read", connect("http://user:secret@local host", "")},
-	} {
-		err := given.call()
-		kind := "other"
-		if linger.Code(err) != "" {
-			kind = "refused"
-		}
-		say(object{"given": given.name, "error": kind, "text": fmt.Sprint(err)})
-	}
-}
-
 // late finishes a job when it is told to.
 func late(ctx context.Context) {
 	job := pop(ctx, linger.Poll{Topics: []string{"t"}, Wait: 20 * time.Second})
@@ -337,6 +285,10 @@ func main() {
 		calls(ctx)
 	case "arguments":
 		arguments(ctx)
+	case "transports":
+		transports(ctx)
+	case "values":
+		values(ctx)
 	case "late":
 		late(ctx)
 	case "pop":
