@@ -250,6 +250,43 @@ def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0", hook: st
         say(ended=None)
 
 
+def misuse() -> None:
+    """Runs a worker again, in a thread and in a child of the process that runs it."""
+    made = Worker(client, ["t"], print)
+
+    def attempt(what: str, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except RuntimeError as error:
+            say(misuse=what, text=str(error))
+        else:
+            say(misuse=what, text=None)
+
+    thread = threading.Thread(target=attempt, args=("in a thread", made.run_until_signal))
+    thread.start()
+    thread.join()
+    running = threading.Thread(target=made.run)
+    running.start()
+    sys.stdin.readline()  # once it polls
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(120)
+        attempt("in a child", made.run)
+        return
+    os.waitpid(pid, 0)
+    attempt("while it runs", made.run)
+    made.stop()
+    running.join()
+    attempt("after it ran", made.run)
+
+
+def with_block() -> None:
+    with client as same:
+        same.add("t")
+        local_port()
+    say(idle=len(client.connections._idle))
+
+
 def local_port() -> int:
     """Which connection the client keeps."""
     [(_, connection)] = client.connections._idle
@@ -310,6 +347,9 @@ def fork_while_polling() -> None:
 
 
 if __name__ == "__main__":
-    cases = {"add": add, "add-many": add_many, "calls": calls, "texts": texts, "arguments": arguments, "late": late, "pop": pop,
-             "worker": worker, "fork": fork, "fork-between-calls": fork_between_calls, "fork-while-polling": fork_while_polling}
+    cases: dict[str, Callable[..., None]] = {
+        "add": add, "add-many": add_many, "calls": calls, "texts": texts, "arguments": arguments, "late": late, "pop": pop,
+        "worker": worker, "misuse": misuse, "with": with_block, "fork": fork, "fork-between-calls": fork_between_calls,
+        "fork-while-polling": fork_while_polling,
+    }
     cases[sys.argv[1]](*sys.argv[2:])

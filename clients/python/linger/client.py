@@ -107,8 +107,14 @@ class Client:
         self.connections = Connections(server_url(url), bearer_token(token or ""), limit, context)
 
     def close(self) -> None:
-        """Closes the connections that no call uses."""
+        """Closes the connections that no call uses. The end of a `with` block does so, too."""
         self.connections.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def add(self, topic: str, body: Any = None, *, id: str | None = None, delay: Duration | None = None,
             at: Moment | None = None, ttr: Duration | None = None, max_attempts: int | None = None,

@@ -62,6 +62,7 @@ class Worker:
         self._running: dict[threading.Thread, Attempt] = {}
         self._lock = threading.Lock()
         self._is_drained = threading.Event()
+        self._first_run = threading.Lock()
 
     def stop(self) -> None:
         """Has run() take no more jobs and return once those that run have ended. May be called in a signal handler."""
@@ -69,7 +70,9 @@ class Worker:
         self._stops.put(None)
 
     def run_until_signal(self) -> None:
-        """Is run() until SIGTERM or SIGINT; a second signal ends the process. For the main thread."""
+        """Is run() until SIGTERM or SIGINT; a second signal ends the process. For the main thread, which gets the signals."""
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("run_until_signal() is for the main thread, which gets the signals; use run() and stop()")
         signals = (signal.SIGTERM, signal.SIGINT)
         before = {number: signal.getsignal(number) for number in signals}
 
@@ -90,7 +93,9 @@ class Worker:
         """Pops and runs jobs until stop(), or raises what the server refuses the worker with, as with a wrong token. Then it
         takes no more jobs and waits for those that run: after `drain` it sets their `lost`, and they are released without delay.
         While the server is away it goes on trying; the end of a job is sent until it is answered or the job's reservation ends.
-        A worker runs once."""
+        A worker runs once: a second run() raises RuntimeError."""
+        if not self._first_run.acquire(blocking=False):
+            raise RuntimeError("a worker runs once; make another Worker")
         # Here, since it may be a child of the process that made the worker.
         if self._name is None:
             self._name = f"{socket.gethostname()[:48]}:{os.getpid()}"
