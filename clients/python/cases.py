@@ -1,5 +1,5 @@
 """The program that tests/it/libraries drives: `cases.py NAME` runs a case against LINGER_URL with LINGER_TOKEN. It prints a JSON
-object per line, and reads from stdin what it waits for. clients/go/internal/cases does the same."""
+object per line, and reads from stdin what it waits for. clients/go/linger/internal/cases does the same."""
 from __future__ import annotations
 
 import json

@@ -71,7 +71,7 @@ fn go_program() -> &'static Path {
         let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-library-cases");
         let mut build = Command::new("go");
         build.args(["build", "-buildvcs=false", "-o"]).arg(&built).arg("./internal/cases");
-        build.current_dir(folder("go"));
+        build.current_dir(folder("go/linger"));
         assert!(
             build.status().expect("go starts; scripts/test installs it").success(),
             "it does not compile"
@@ -268,7 +268,7 @@ fn the_sources_are_formatted_and_short() {
     }
     assert!(wrong.is_empty(), "too long: {wrong:?}");
     let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).current_dir(folder("go")).output();
+        let output = Command::new(program).args(arguments).current_dir(folder("go/linger")).output();
         output.unwrap_or_else(|error| panic!("{program} does not start ({error}); scripts/test installs it"))
     };
     let unformatted = run("gofmt", &["-l", "."]);

@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	linger "github.com/example-org/linger/clients/go"
+	"github.com/example-org/linger/clients/go/linger"
 )
 
 // arguments gives values that make no sense, and says what comes of it.

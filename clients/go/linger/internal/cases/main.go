@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	linger "github.com/example-org/linger/clients/go"
+	"github.com/example-org/linger/clients/go/linger"
 )
 
 type object = map[string]any

@@ -1,0 +1,3 @@
+module github.com/example-org/linger/clients/go/linger
+
+go 1.19
