@@ -105,6 +105,16 @@ fn what_goes_into_the_package_exists() {
     }
 }
 
+/// Without one of them the library does not compile.
+#[test]
+fn the_archive_has_each_file_of_the_library_for_go() {
+    let (mut files, archived) = (tracked(), archived());
+    files.retain(|path| below("clients/go/linger/*.go", path).is_some());
+    assert!(files.len() > 1, "{files:?}");
+    files.retain(|path| !archived.iter().any(|document| path.as_path() == Path::new(document)));
+    assert!(files.is_empty(), "the archive lacks {files:?}");
+}
+
 /// Nothing else is under `/etc`, and the settings may have a password.
 #[test]
 fn the_package_hides_the_settings_from_others() {
