@@ -12,8 +12,8 @@ import (
 // reader takes the answer of a success. An error says that status and body are not the server's.
 type reader func(status int, body []byte) error
 
-// interpret hands the answer of the server to read, or returns the error that it is. Whatever is not in the server's form comes
-// from something else.
+// interpret hands the answer of the server to read, or returns the error that it is. An answer in another form comes from
+// something else.
 func interpret(response *http.Response, body []byte, read reader) error {
 	if response.StatusCode < 300 {
 		if err := read(response.StatusCode, body); err != nil {
@@ -35,7 +35,7 @@ func foreign(response *http.Response, body []byte) error {
 		kind = "no Content-Type"
 	}
 	err := fmt.Errorf("the answer did not come from Linger: status %d, %s, %q", response.StatusCode, kind, first(string(body), 200))
-	// What refuses a call in the server's place does not pass it on.
+	// A proxy that refuses a call does not pass it on.
 	isUnsent := response.StatusCode >= 300 && response.StatusCode < 500
 	return &NoAnswerError{Err: err, Unsent: isUnsent, retryAfter: askedPause(response)}
 }

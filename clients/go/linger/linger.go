@@ -26,7 +26,7 @@ const NoLimit = -1
 //
 // A call that fails is sent again until Timeout: when no answer came, and after 408, 429 and 5xx, with pauses that grow and
 // are at least as long as the server's Retry-After. Calls fail with *RefusedError if the server answered, else with
-// *NoAnswerError: then the call may have taken effect all the same. What does not have the form of the server's answers is none.
+// *NoAnswerError: then the call may have taken effect all the same. An answer in another form than the server's counts as none.
 type Client struct {
 	URL     string        // such as http://localhost:9277
 	Token   string        // sent as Authorization: Bearer; none if empty

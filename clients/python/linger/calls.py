@@ -101,7 +101,7 @@ def pause_after(failures: int, error: Error) -> float:
 
 
 class Connections:
-    """The connections to one server. They belong to the process that opened them: a child that is forked starts without."""
+    """The connections to one server. They belong to the process that opened them: a forked child starts without any."""
 
     def __init__(self, url: urllib.parse.SplitResult, token: str, timeout: float, context: ssl.SSLContext | None) -> None:
         self._host, self._port, self._base = url.hostname or "", url.port, url.path.rstrip("/")
@@ -110,10 +110,10 @@ class Connections:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
         self._timeout = timeout
-        self._start_without()
+        self._reset()
         _every.add(self)
 
-    def _start_without(self) -> None:
+    def _reset(self) -> None:
         self._idle: list[tuple[float, http.client.HTTPConnection]] = []
         self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()  # idle or in use
         # In a child this takes the place of a lock that a thread of the parent may have held at the fork.
@@ -123,7 +123,7 @@ class Connections:
         """Drops the connections in a child. That sends nothing, also not the end of a TLS session, and while the parent has them
         they stay open. A child that kept them would keep a poll alive whose process has ended."""
         inherited = list(self._open)
-        self._start_without()
+        self._reset()
         for sock in inherited:
             descriptor = sock.detach()
             if descriptor >= 0:
@@ -253,7 +253,7 @@ def is_problem(problem: Any, status: int) -> bool:
 
 
 def _interpret(response: http.client.HTTPResponse, content: bytes, read: Callable[[int, str], Answer]) -> Answer:
-    """The answer of the server, or the error that it is. Whatever is not in the server's form comes from something else."""
+    """The answer of the server, or the error that it is. An answer in another form comes from something else."""
     try:
         text = content.decode()
         if response.status < 300:
@@ -270,7 +270,7 @@ def _foreign(response: http.client.HTTPResponse, content: bytes) -> NoAnswer:
     kind = response.getheader("Content-Type") or "no Content-Type"
     begin = content[:200].decode(errors="replace")
     failure = NoAnswer(f"the answer did not come from Linger: status {response.status}, {kind}, {begin!r}")
-    # What refuses a call in the server's place does not pass it on.
+    # A proxy that refuses a call does not pass it on.
     failure.unsent = 300 <= response.status < 500
     failure.retry_after = _retry_after(response)
     return failure

@@ -96,7 +96,7 @@ class Client:
 
     A call that fails is sent again until `timeout`: when no answer came, and after 408, 429 and 5xx, with pauses that grow and
     are at least as long as the server's Retry-After. Calls raise Refused if the server answered, else NoAnswer: then the call
-    may have taken effect all the same. What does not have the form of the server's answers is none. `timeout` is that of a call
+    may have taken effect all the same. An answer in another form than the server's counts as none. `timeout` is that of a call
     with all its tries, without the wait of a pop.
     """
 
