@@ -1,6 +1,9 @@
 # Linger in a small image:
 #
 #   docker build --tag linger:0.1.0 --build-arg LINGER_COMMIT="$(git rev-parse --short=12 HEAD)" .
+#   docker run --name linger -p 127.0.0.1:9277:9277 -e LINGER__AUTH__ALLOW_ANONYMOUS=true -v linger:/data linger:0.1.0
+#
+# The second command serves on this machine alone, without tokens, and keeps the jobs in the volume `linger`.
 #
 # The first build compiles about 230 packages and takes some minutes; later ones reuse that layer until
 # Cargo.lock changes. Both bases must have the same C library. BUILD_IMAGE needs Rust 1.95 or later and a C
