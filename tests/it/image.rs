@@ -212,7 +212,7 @@ fn service_environment(service: &str, files: &[&str]) -> BTreeMap<String, String
 fn the_settings_in_the_container_files_are_valid() {
     let directory = tempfile::tempdir().expect("a directory");
     let tokens = token_entry("ops", "token", &[Scope::Admin], &[]);
-    fs::write(directory.path().join("tokens"), tokens).expect("can be written");
+    fs::write(directory.path().join("tokens.toml"), tokens).expect("can be written");
     fs::write(directory.path().join("redis_password"), "secret\n").expect("can be written");
     let (plain, secret) = ("docker-compose.yml", "docker-compose.secrets.yml");
     for (service, files) in [
@@ -222,7 +222,10 @@ fn the_settings_in_the_container_files_are_valid() {
         ("embedded", &[plain, secret]),
     ] {
         let environment = service_environment(service, files);
-        let here = |value: &str| value.replace("/run/secrets", directory.path().to_str().expect("is text"));
+        let here = |value: &str| {
+            let directory = directory.path().to_str().expect("is text");
+            value.replace("/run/secrets", directory).replace("/etc/linger/tokens", directory)
+        };
         let mut check = linger(&["config", "check"], directory.path());
         check.envs(environment.iter().map(|(name, value)| (name, here(value))));
         let checked = check.output().expect("linger runs");
