@@ -34,8 +34,7 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
         let runbook = read(page);
         let mut lines = runbook.lines();
         assert_eq!(lines.next(), Some(format!("# {name}").as_str()), "{page}");
-        let severity =
-            if text(&alert["labels"]["severity"]) == "page" { "*Pages somebody.* " } else { "*A ticket: " };
+        let severity = if text(&alert["labels"]["severity"]) == "page" { "*A page: " } else { "*A ticket: " };
         assert!(lines.nth(1).is_some_and(|line| line.starts_with(severity)), "{page}");
         let headings: Vec<&str> = runbook.lines().filter(|line| line.starts_with("## ")).collect();
         assert_eq!(
