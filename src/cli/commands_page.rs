@@ -16,10 +16,9 @@ The help of every command, as `linger COMMAND --help` prints it. `linger man DIR
 
 ## Commands that call a server
 
-They print text on a terminal and JSON lines otherwise: the objects of the API, with the body of a job byte for byte,
-except that line breaks between its values are blanks, since a line is one object. `linger get ID --body` prints the
-exact bytes. Stdout has data only; errors are on stderr. Connection faults and 5xx answers are tried again until
-`--timeout`. The help of each of these commands ends with:
+On a terminal they print text, otherwise JSON lines: one API object per line. Line breaks between the values of a body
+become blanks; `linger get ID --body` prints the exact bytes. Stdout has data only; errors are on stderr. Calls that meet a
+connection fault or a 5xx answer are retried until `--timeout`. The help of each of these commands ends with:
 
 ";
 
