@@ -32,7 +32,7 @@ class Producer {
                     System.exit(0);
                 }
                 System.err.println("add: " + answer.statusCode() + " " + answer.body().strip());
-                if (answer.statusCode() < 500) System.exit(1); // the request is wrong, and repeating it does not mend it
+                if (answer.statusCode() < 500) System.exit(1); // the request is wrong, and repeating it does not help
             } catch (IOException error) {
                 System.err.println("add: " + error);
             }

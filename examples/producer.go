@@ -68,7 +68,7 @@ func main() {
 			fmt.Println(text)
 			return
 		}
-		if err == nil && status < 500 { // the request is wrong, and repeating it does not mend it
+		if err == nil && status < 500 { // the request is wrong, and repeating it does not help
 			fail("add:", status, text)
 		}
 		fmt.Fprintln(os.Stderr, "add:", status, text, err)

@@ -20,7 +20,7 @@ async function add(job) {
         return 0
       }
       console.error(`add: ${answer.status} ${text}`)
-      if (answer.status < 500) return 1 // the request is wrong, and repeating it does not mend it
+      if (answer.status < 500) return 1 // the request is wrong, and repeating it does not help
     } catch (error) {
       console.error(`add: ${error} ${error.cause || ''}`)
     }

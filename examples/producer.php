@@ -40,7 +40,7 @@ for ($tries = 0, $pause = 1; $tries < 8; $tries++, $pause = min($pause * 2, 30))
         exit(0);
     }
     fwrite(STDERR, "add: $status $text\n");
-    if ($status >= 400 && $status < 500) { // the request is wrong, and repeating it does not mend it
+    if ($status >= 400 && $status < 500) { // the request is wrong, and repeating it does not help
         exit(1);
     }
     sleep($pause);

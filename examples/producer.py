@@ -43,7 +43,7 @@ for _ in range(TRIES):
             print(text.strip())
             sys.exit(0)
         print(f"add: {status} {text.strip()}", file=sys.stderr)
-        if status < 500:  # the request is wrong, and repeating it does not mend it
+        if status < 500:  # the request is wrong, and repeating it does not help
             sys.exit(1)
     except (OSError, http.client.HTTPException, ValueError) as error:
         print(f"add: {error!r}", file=sys.stderr)

@@ -17,7 +17,7 @@ for _ in 1 2 3 4 5 6 7 8; do
   if status=$(curl -sS -m 10 -o "$answer" -w '%{http_code}' "${headers[@]}" -d "$job" "$url/jobs"); then
     case $status in
       2*) cat "$answer" && exit 0 ;;                        # 201: added. 200: an earlier try had added it.
-      4*) echo "add: $status $(<"$answer")" >&2 && exit 1 ;; # the request is wrong; repeating does not mend it
+      4*) echo "add: $status $(<"$answer")" >&2 && exit 1 ;; # the request is wrong; repeating does not help
     esac
     echo "add: $status $(<"$answer")" >&2
   else
