@@ -381,7 +381,7 @@ impl Store for Redis {
     }
 
     fn degraded(&self) -> Vec<Degraded> {
-        self.health.degraded().into_iter().collect()
+        self.health.degraded()
     }
 
     async fn space(&self) -> Result<StoreSpace> {

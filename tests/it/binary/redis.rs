@@ -12,6 +12,7 @@ use crate::harness::{
     cluster::Cluster,
     process::{Server, linger, refused, stderr},
     redis::{self, RedisServer, fresh_prefix},
+    resp::Resp,
     wait::TimeLimit,
 };
 
@@ -84,6 +85,46 @@ fn start_waiting(words: &[&str], directory: &Path, reason: &str, repair: impl Fn
     }
     repair();
     Server::from_child(child)
+}
+
+/// Restarted, too: what is there can only be worked off by a server that runs.
+#[test]
+fn a_server_on_a_full_redis_is_ready_and_refuses_adds_alone() {
+    let (directory, redis) = (tempfile::tempdir().expect("a directory"), RedisServer::start());
+    let words = ["--store", "redis", "--redis-url", &redis.url()];
+    let server = Server::start(&words, directory.path());
+    let add = |server: &Server, id: &str| {
+        server.call("POST", "/jobs", &format!(r#"{{"topic":"t","id":"{id}","body":1}}"#)).status
+    };
+    assert_eq!([add(&server, "a"), add(&server, "b")], [201, 201]);
+    assert!(server.stop().success());
+    let mut raw = Resp::connect(redis.address()).expect("connects");
+    raw.call(&["CONFIG", "SET", "maxmemory", "1"]);
+
+    let server = Server::start(&words, directory.path());
+    assert_eq!(server.call("GET", "/readyz", "").status, 200);
+    let full = |server: &Server| {
+        let checks = server.call("GET", "/readyz?verbose", "").json()["checks"].clone();
+        checks.as_array().expect("checks").iter().any(|check| check["name"] == "memory")
+    };
+    assert!(full(&server));
+    assert_eq!(add(&server, "c"), 507);
+    assert_eq!(server.metric("linger_store_up"), Some(1.0));
+    assert_eq!(server.metric("linger_store_free_bytes"), Some(0.0));
+    assert_eq!(server.metric("linger_jobs{topic=\"t\",state=\"ready\"}"), Some(2.0));
+    for _ in 0..2 {
+        let popped = server.call("GET", "/topics/t/pop?wait=10s", "").json();
+        let (id, receipt) =
+            (popped["id"].as_str().expect("an id"), popped["receipt"].as_str().expect("a receipt"));
+        assert_eq!(server.call("POST", &format!("/jobs/{id}/finish?receipt={receipt}"), "").status, 204);
+    }
+    raw.call(&["CONFIG", "SET", "maxmemory", "0"]);
+    let time_limit = TimeLimit::new();
+    while full(&server) {
+        time_limit.check(|| server.log());
+        time_limit.pause_thread();
+    }
+    assert_eq!(add(&server, "c"), 201);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::harness::{jobs::*, naive::Naive, redis::RedisServer, stores::Recorder
 fn needs_memory(step: Step) -> bool {
     let adds = matches!(step, Step::Add | Step::AddDelayed | Step::AddBatch);
     let patches = matches!(step, Step::PatchInPlace | Step::PatchNow | Step::PatchLater);
-    adds || patches || matches!(step, Step::PutSettings | Step::AddSecret | Step::Check)
+    adds || patches || matches!(step, Step::PutSettings | Step::AddSecret)
 }
 
 #[tokio::test]

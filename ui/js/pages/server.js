@@ -17,7 +17,7 @@ function Choice({ name, legend, options }) {
   </fieldset>`;
 }
 
-const CHECKS = { shutdown: "Accepts work", store: "Store", disk_space: "Disk space", shards: "Shards" };
+const CHECKS = { shutdown: "Accepts work", store: "Store", disk_space: "Disk space", memory: "Memory", shards: "Shards" };
 const STATUS = { ok: "ok", degraded: "works in part", failed: "failed" };
 
 /** The checks of `/readyz`. A server that is not ready sends them too, as an error with the first failure. */

@@ -7,23 +7,27 @@ use futures_util::future::join_all;
 use super::shards::Shards;
 use crate::{
     failure_log::FailureLog,
-    store::{Degraded, EngineInfo, Error, Result, StoreSpace, redis::scripts::Script},
+    store::{
+        Degraded, EngineInfo, Error, Result, StoreSpace,
+        redis::{reply::Reply, scripts::Script},
+    },
 };
 
 /// Checks the shards.
 pub struct HealthCheck {
     shards: Arc<Shards>,
     results: ShardHealth,
+    memory: MemoryHealth,
 }
 
 impl HealthCheck {
     pub fn new(shards: Arc<Shards>) -> Self {
-        Self { shards, results: ShardHealth::default() }
+        Self { shards, results: ShardHealth::default(), memory: MemoryHealth::default() }
     }
 
     /// Asks every shard once, without retries, whether it accepts writes. The store works while one of them does:
     /// every process sees the same servers fail, and if all processes were taken out of service, the jobs of the
-    /// other servers would be, too.
+    /// other servers would be, too. A full memory is no failure: jobs are delivered and finished, which frees it.
     ///
     /// # Errors
     /// Why no shard accepts writes.
@@ -33,10 +37,12 @@ impl HealthCheck {
             let counts = group.iter().map(|shard| keys.shard(*shard).counts.clone()).collect();
             let call = self.shards.read(Script::CheckWrites, &group, counts);
             let call = call.arg(keys.ready_channel.clone()).arg(keys.settings_channel.clone());
-            self.shards.call(call.without_retry())
+            async { Reply::new(self.shards.call(call.without_retry()).await?)?.int() }
         });
         let results = join_all(checks).await;
         let (now_us, all) = (self.shards.context().now_us(), results.len());
+        let full = results.iter().filter(|result| matches!(result, Ok(1))).count();
+        self.memory.record(full, all, now_us);
         let mut failures: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
         let failed = failures.len();
         match failures.pop() {
@@ -55,9 +61,9 @@ impl HealthCheck {
         }
     }
 
-    /// The outage of some of the shards, if there is one.
-    pub fn degraded(&self) -> Option<Degraded> {
-        self.results.degraded()
+    /// The outage of some of the shards, and that the memory is full, if it is so.
+    pub fn degraded(&self) -> Vec<Degraded> {
+        self.results.degraded().into_iter().chain(self.memory.degraded()).collect()
     }
 
     /// The versions of all servers and what they promise, as of the last inspection of each.
@@ -81,6 +87,47 @@ impl HealthCheck {
             used_bytes: memory.iter().map(|memory| memory.used_bytes).sum(),
             free_bytes: memory.iter().filter_map(|memory| memory.free_bytes()).min(),
         }
+    }
+}
+
+/// Whether the memory was full at the last check.
+#[derive(Debug, Default)]
+struct MemoryHealth {
+    full: Mutex<Option<Degraded>>,
+    log: FailureLog,
+}
+
+impl MemoryHealth {
+    fn degraded(&self) -> Option<Degraded> {
+        self.lock().clone()
+    }
+
+    /// Of `all` groups of shards this many are on servers whose memory is full.
+    fn record(&self, full: usize, all: usize, now_us: i64) {
+        let detail = match full {
+            0 => {
+                if let Some(lasted) = self.log.succeeded(now_us) {
+                    tracing::info!(after = ?lasted, "Redis has memory for adds again");
+                }
+                *self.lock() = None;
+                return;
+            }
+            _ if full == all => {
+                "Redis has reached its maxmemory: adds, patches and settings are refused".to_owned()
+            }
+            _ => format!(
+                "the servers of {full} of {all} shards in Redis have reached their maxmemory: adds and patches there \
+                 are refused"
+            ),
+        };
+        if self.log.failed(now_us) {
+            tracing::error!("{detail}");
+        }
+        *self.lock() = Some(Degraded { part: "memory", detail });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Degraded>> {
+        self.full.lock().expect("no code panics while it holds the result")
     }
 }
 
@@ -144,6 +191,19 @@ impl ShardHealth {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_full_memory_is_reported_until_there_is_room_again() {
+        let memory = MemoryHealth::default();
+        memory.record(5, 16, 1);
+        let degraded = memory.degraded().expect("some are full");
+        assert_eq!(degraded.part, "memory");
+        assert!(degraded.detail.contains("5 of 16 shards"), "{}", degraded.detail);
+        memory.record(1, 1, 2);
+        assert!(memory.degraded().expect("it is full").detail.starts_with("Redis has reached its maxmemory"));
+        memory.record(0, 1, 3);
+        assert_eq!(memory.degraded(), None);
+    }
 
     #[test]
     fn shards_that_fail_two_checks_in_a_row_are_reported_until_they_work_again() {

@@ -19,7 +19,14 @@ use crate::store::{
 /// takes part in a move is refused, unless it is opened to be moved.
 pub async fn agree(client: &ScriptClient, to_move: bool) -> std::result::Result<u16, ConnectError> {
     let options = &client.context.options;
-    let stored = initialise(client, initialise_call(options, first_shards(client), rand::random())).await;
+    let stored = match fetch(client, fetch_call(options)).await {
+        // Without a write, so that a start needs no memory.
+        Ok(Some(stored)) if stored.seed.is_some() => Ok(stored),
+        Ok(Some(_) | None) => {
+            initialise(client, initialise_call(options, first_shards(client), rand::random())).await
+        }
+        Err(error) => Err(error),
+    };
     let StoredLayout { format, shards, seed, forbidden } =
         stored.map_err(|error| from_store_error(options, error))?;
     if let Some(why) = forbidden.filter(|_| !to_move) {

@@ -229,8 +229,7 @@ mod tests {
                 Script::PutTopic,
                 Script::ReplaceTopic,
                 Script::AddSecret,
-                Script::InitLayout,
-                Script::CheckWrites
+                Script::InitLayout
             ]
         );
     }
