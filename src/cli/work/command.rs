@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     io,
     os::{fd::OwnedFd, unix::process::ExitStatusExt},
+    path::Path,
     process::{Command, ExitStatus},
     sync::Arc,
 };
@@ -13,6 +14,7 @@ use linger_client::{
     worker::{Ended, Urgency, Verdict},
 };
 use rustix::{
+    fs::{Access, access},
     io::Errno,
     process::{Rlimit, Signal},
 };
@@ -41,6 +43,28 @@ pub(super) struct CommandLine {
 }
 
 impl CommandLine {
+    /// Looks for the program, as the start of a command will: an attempt of a job should not be used up to find that
+    /// there is none.
+    ///
+    /// # Errors
+    /// What is wrong, in a sentence.
+    pub fn check_program(&self) -> Result<(), String> {
+        let program = Path::new(&self.words[0]);
+        let can_run = |path: &Path| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+        if program.components().count() > 1 || program.is_absolute() {
+            return match can_run(program) {
+                true => Ok(()),
+                false if program.is_file() => Err(format!("{} may not be executed", program.display())),
+                false => Err(format!("there is no program {}", program.display())),
+            };
+        }
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        match std::env::split_paths(&path).any(|directory| can_run(&directory.join(program))) {
+            true => Ok(()),
+            false => Err(format!("no directory of PATH has the program {}", program.display())),
+        }
+    }
+
     /// Runs the command for a job until it ends.
     pub async fn run(
         &self,
@@ -94,8 +118,8 @@ impl CommandLine {
         }
         // After a failure the job runs again, beside which nothing of this run may go on.
         let status = group.collect(|status| is_stopped || !status.success());
-        drop(stdout.finish());
-        let detail = stderr.finish();
+        drop(stdout.finish().await);
+        let detail = stderr.finish().await;
         match status {
             Ok(status) => self.ended(status, detail),
             Err(error) => {

@@ -1,5 +1,5 @@
 //! What a command prints: reads it as lines and passes them on. Never waits longer for its reader than the command's
-//! own pipe would.
+//! own pipe would, and lets heartbeats, deadlines and signals go first after each chunk.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -43,6 +43,9 @@ impl<F: Fn(&str) -> Vec<u8>> LineReader<F> {
                     if let Some(lines) = push(&mut self.line, &mut self.last, &chunk[..len], &self.form) {
                         room.send(lines);
                     }
+                    // The runtime looks at timers, sockets and signals when no task can run, and otherwise only after
+                    // many polls, in each of which a command that prints fast could fill the whole budget of the task.
+                    tokio::task::yield_now().await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => break,
@@ -52,7 +55,7 @@ impl<F: Fn(&str) -> Vec<u8>> LineReader<F> {
 
     /// Passes on what is in the pipe after the command's end, as far as there is room, and the last line also without its
     /// end. Returns the last line that was not blank.
-    pub fn finish(mut self) -> Option<String> {
+    pub async fn finish(mut self) -> Option<String> {
         let (mut chunk, mut read) = ([0; CHUNK_BYTES], 0);
         // The kernel is asked, and not the runtime, which may not have heard of the last bytes yet.
         while let Ok(len) = rustix::io::read(&self.pipe, &mut chunk)
@@ -63,6 +66,7 @@ impl<F: Fn(&str) -> Vec<u8>> LineReader<F> {
             if let Some(lines) = push(&mut self.line, &mut self.last, &chunk[..len], &self.form) {
                 let _ = self.sink.try_send(lines);
             }
+            tokio::task::yield_now().await;
         }
         if !self.line.is_empty()
             && let Some(line) = push(&mut self.line, &mut self.last, b"\n", &self.form)
@@ -99,6 +103,8 @@ fn push(
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use super::*;
 
     fn form(line: &str) -> Vec<u8> {
@@ -132,12 +138,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn others_run_after_each_chunk_of_a_command_that_prints_fast() {
+        let (reading, mut writing) = io::pipe().expect("a pipe");
+        let (sink, mut lines) = mpsc::channel(100);
+        let mut reader = LineReader::new(reading, form, sink).expect("is a pipe");
+        // As much as a pipe holds.
+        io::Write::write_all(&mut writing, &[b'\n'; 8 * CHUNK_BYTES]).expect("can be written");
+        let mut running = std::pin::pin!(reader.run());
+        while lines.is_empty() {
+            let polled = std::future::poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await;
+            assert!(polled.is_pending());
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(lines.len(), 1);
+        drop(lines.recv().await);
+        drop(writing);
+    }
+
+    #[tokio::test]
     async fn what_is_in_the_pipe_at_the_end_is_read_although_a_process_keeps_it_open() {
         let (reading, mut writing) = io::pipe().expect("a pipe");
         let (sink, mut lines) = mpsc::channel(10);
         let reader = LineReader::new(reading, form, sink).expect("is a pipe");
         io::Write::write_all(&mut writing, b"one\nthe last").expect("can be written");
-        assert_eq!(reader.finish().as_deref(), Some("the last"));
+        assert_eq!(reader.finish().await.as_deref(), Some("the last"));
         assert_eq!(lines.recv().await, Some(b"[one]".to_vec()));
         assert_eq!(lines.recv().await, Some(b"[the last]".to_vec()));
         drop(writing);

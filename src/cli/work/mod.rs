@@ -53,6 +53,7 @@ fn work(arguments: &WorkArgs, connection: Connection, is_text: bool) -> Result<(
     confirm::change(&connection, arguments.yes, &arguments.change())?;
     let failed = |error: std::io::Error| Failure::new(Exit::Failed, error.to_string());
     let command = arguments.command_line(open_files::make_room_for(arguments.parallel())?);
+    command.check_program().map_err(|why| Failure::new(Exit::Failed, why))?;
     let threads = arguments.parallel() + OTHER_BLOCKING_THREADS;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(threads).build().map_err(failed)?;

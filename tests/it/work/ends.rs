@@ -71,15 +71,13 @@ fn the_worker_may_choose_which_exit_codes_bury_when_to_retry_and_what_to_tell() 
 }
 
 fn a_worker_whose_command_cannot_be_run_uses_up_no_attempts(site: &Site) {
-    fs::write(site.path().join("forbidden"), "#!/bin/sh\n").expect("can be written");
-    fs::set_permissions(site.path().join("forbidden"), fs::Permissions::from_mode(0o600))
-        .expect("can be set");
+    fs::write(site.path().join("broken"), "#!/no/such/shell\n").expect("can be written");
+    fs::set_permissions(site.path().join("broken"), fs::Permissions::from_mode(0o700)).expect("can be set");
     let url = site.server.url();
     for (id, command, reason) in [
         ("a", &["--exec", "exit 127"][..], "exit 127"),
         ("b", &["--exec", "exit 126"], "exit 126"),
-        ("c", &["--", "./missing"], "cannot start ./missing: "),
-        ("d", &["--", "./forbidden"], "cannot start ./forbidden: "),
+        ("c", &["--", "./broken"], "cannot start ./broken: "),
     ] {
         site.add(id, json!({ "retry": ["1h"] }));
         site.add("next", json!({}));
@@ -96,6 +94,27 @@ fn a_worker_whose_command_cannot_be_run_uses_up_no_attempts(site: &Site) {
         for id in [id, "next"] {
             assert_eq!(site.server.call("DELETE", &format!("/jobs/{id}"), "").status, 204);
         }
+    }
+}
+
+#[test]
+fn a_worker_without_its_program_takes_no_job() {
+    let site = Site::new(super::Engine::Embedded);
+    fs::write(site.path().join("forbidden"), "#!/bin/sh\n").expect("can be written");
+    fs::set_permissions(site.path().join("forbidden"), fs::Permissions::from_mode(0o600))
+        .expect("can be set");
+    site.add("a", json!({}));
+    let url = site.server.url();
+    for (program, why) in [
+        ("./missing", "there is no program ./missing"),
+        ("./forbidden", "./forbidden may not be executed"),
+        ("no-such-program", "no directory of PATH has the program no-such-program"),
+    ] {
+        let mut worker = Worker::start(&["t", "--", program], &[("LINGER_URL", &url)], site.path());
+        worker.ends_with(1);
+        assert!(worker.errors().contains(why), "{}", worker.errors());
+        let job = site.server.job("a");
+        assert_eq!((&job["state"], &job["attempts"]), (&json!("ready"), &json!(0)), "{job}");
     }
 }
 
