@@ -195,7 +195,7 @@ pub(super) struct VerifyArgs {
 /// Arguments of `linger backup` and `linger restore`.
 #[derive(Debug, Args)]
 pub(super) struct BackupArgs {
-    /// The backup; - is stdout, for `backup` alone
+    /// The backup; - is stdout, or for `restore` stdin
     #[arg(value_name = "FILE")]
     pub backup: PathBuf,
     #[command(flatten)]

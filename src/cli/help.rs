@@ -201,8 +201,11 @@ pub(super) const RESTORE: &str = "\
 FILE was made by `linger backup`. It is verified first, and a damaged one is not restored. The server must not be running. \
 Jobs that were finished after the backup are in it, and are delivered again.
 
-Example:
-  linger restore jobs.backup --data-dir /var/lib/linger";
+With - the backup is read from stdin into the data directory, verified there, and removed again if it is damaged.
+
+Examples:
+  linger restore jobs.backup --data-dir /var/lib/linger
+  docker run -i --rm -v linger:/data linger:0.1.0 restore - <jobs.backup";
 
 pub(super) const TOKEN_NEW: &str = "\
 The token is printed once and stored nowhere. Add its entry, which contains only a hash, to the file that \

@@ -1,7 +1,7 @@
 //! `linger verify`, `backup` and `restore`: operations on a store without serving it.
 
 use std::{
-    io::{IsTerminal, stdout},
+    io::{IsTerminal, stdin, stdout},
     path::Path,
     process::ExitCode,
 };
@@ -49,9 +49,18 @@ fn backup_to_stdout(config: &Config) -> ExitCode {
     }
 }
 
-/// Restores a backup.
+/// Restores a backup; `-` for stdin.
 pub(super) fn restore(config: &Config, file: &Path) -> ExitCode {
-    server::restore(config, file).map_or_else(|error| fail(&error), |done| print(&done))
+    if file != Path::new("-") {
+        return server::restore(config, file).map_or_else(|error| fail(&error), |done| print(&done));
+    }
+    if stdin().is_terminal() {
+        return usage_error(
+            &"a terminal has no backup to read; redirect stdin, as in: linger restore - <FILE",
+        );
+    }
+    let restored = server::restore_from(config, &mut stdin().lock());
+    restored.map_or_else(|error| fail(&error), |done| print(&done))
 }
 
 /// Prints the report: exit code 0 for a sound store, 1 for one with faults.

@@ -110,15 +110,35 @@ pub fn restore(config: &Config, file: &Path) -> Result<String, MaintenanceError>
     only_embedded(config, "use the means of Redis")?;
     let checked = verify_backup(file)?;
     if !checked.is_sound {
-        return Err(MaintenanceError::Failed(format!(
-            "not restored, because the backup has faults\n{}",
-            checked.text
-        )));
+        return Err(has_faults(&checked));
     }
     let data_dir = &config.embedded.data_dir;
     remove_incomplete_at_stop(embedded::restored_file(data_dir))?;
     embedded::restore(file, data_dir).map_err(maintenance_error)?;
     Ok(format!("{}restored into {}\n", checked.text, data_dir.display()))
+}
+
+/// Like [`restore`], from a stream. The copy is verified in the data directory, and removed if it has faults.
+///
+/// # Errors
+/// Why there is no store in the directory.
+pub fn restore_from(config: &Config, source: &mut impl io::Read) -> Result<String, MaintenanceError> {
+    only_embedded(config, "use the means of Redis")?;
+    let data_dir = &config.embedded.data_dir;
+    remove_incomplete_at_stop(embedded::restored_file(data_dir))?;
+    let mut checked = VerifyReport { text: String::new(), is_sound: false };
+    let restored = embedded::restore_from(source, data_dir, |copy| {
+        checked = report("the backup", &embedded::inspect_backup(copy, &SystemClock::new())?);
+        Ok(checked.is_sound)
+    });
+    match restored.map_err(maintenance_error)? {
+        true => Ok(format!("{}restored into {}\n", checked.text, data_dir.display())),
+        false => Err(has_faults(&checked)),
+    }
+}
+
+fn has_faults(checked: &VerifyReport) -> MaintenanceError {
+    MaintenanceError::Failed(format!("not restored, because the backup has faults\n{}", checked.text))
 }
 
 /// Has a signal remove the incomplete copy that is to become `target`, and end the process.

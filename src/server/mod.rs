@@ -26,7 +26,9 @@ use crate::{
     signals::{Signals, StopSignal},
     telemetry::{self, Logging},
 };
-pub use maintenance::{MaintenanceError, VerifyReport, backup, backup_to, restore, verify, verify_backup};
+pub use maintenance::{
+    MaintenanceError, VerifyReport, backup, backup_to, restore, restore_from, verify, verify_backup,
+};
 pub use outcome::{RunOutcome, StartError};
 use reload::Reload;
 pub use relocation::{MoveStep, abandon, relocate};

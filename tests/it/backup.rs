@@ -14,7 +14,7 @@ use std::{
 
 use crate::harness::{
     blocking_http::call,
-    process::{self, Server, run, stderr, stdout},
+    process::{self, Server, linger, run, run_to_end, stderr, stdout},
     wait::StopOnDrop,
 };
 
@@ -282,6 +282,35 @@ fn a_restore_accepts_only_sound_backups_and_empty_directories() {
         "not restored, because the backup has faults",
     );
     assert!(!path.join("new").exists(), "the refused restore created no directory");
+}
+
+#[test]
+fn a_backup_is_restored_from_stdin_if_it_is_sound() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let server = Server::serve(&[], &[], path);
+    assert_eq!(server.call("POST", "/jobs", r#"{"topic":"t","id":"a","delay":60}"#).status, 201);
+    run_successfully(&["backup", "copy"], path);
+    assert!(server.stop().success());
+    let restore = |file: &str| {
+        let mut command = linger(&["restore", "-", "--data-dir", "restored/data"], path);
+        command.stdin(fs::File::open(path.join(file)).expect("opens"));
+        run_to_end(command)
+    };
+    let whole = fs::read(path.join("copy")).expect("reads");
+    fs::write(path.join("cut"), &whole[..whole.len() / 2]).expect("writes");
+    fs::write(path.join("empty"), "").expect("writes");
+    for file in ["cut", "empty"] {
+        let refused = restore(file);
+        assert_eq!(refused.status.code(), Some(1), "{file}: {}", stdout(&refused));
+        let left = fs::read_dir(path.join("restored/data")).expect("a directory");
+        let left: Vec<_> = left.map(|entry| entry.expect("an entry").file_name()).collect();
+        assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("linger.db")), "{file}: {left:?}");
+    }
+    let restored = restore("copy");
+    assert!(restored.status.success(), "{}", stderr(&restored));
+    let server = Server::serve(&[], &[], &path.join("restored"));
+    assert_eq!(server.job("a")["state"], "delayed");
 }
 
 #[test]

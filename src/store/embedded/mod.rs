@@ -38,7 +38,7 @@ pub(crate) use fuzzing::fuzz_record;
 pub use options::{Durability, FreeSpace, OpenError, Options};
 pub use start::open;
 pub use verify::{
-    backup::{backup, backup_to, remove_incomplete, restore, restored_file},
+    backup::{backup, backup_to, remove_incomplete, restore, restore_from, restored_file},
     offline::{Inspection, inspect, inspect_backup},
     record_reader::{Identity, read_identity, read_records},
 };

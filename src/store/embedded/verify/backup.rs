@@ -86,19 +86,34 @@ fn copy_store(data_dir: &Path, target: &Path) -> Result<Partial, OpenError> {
 /// # Errors
 /// Why it failed; there is no store in the directory then.
 pub fn restore(file: &Path, data_dir: &Path) -> Result<(), OpenError> {
+    restore_from(&mut File::open(file).map_err(io_at(file))?, data_dir, |_| Ok(true)).map(drop)
+}
+
+/// Like [`restore`], from a stream. `is_sound` verifies the copy before it becomes the store: without that there is none.
+/// Returns what it returned.
+///
+/// # Errors
+/// Those of [`restore`], and that of `is_sound`.
+pub fn restore_from(
+    source: &mut impl io::Read,
+    data_dir: &Path,
+    is_sound: impl FnOnce(&Path) -> Result<bool, OpenError>,
+) -> Result<bool, OpenError> {
     refuse_unless_empty(data_dir)?;
     create_dir(data_dir).map_err(io_at(data_dir))?;
     let locked = DataDir::lock(data_dir)?;
     refuse_unless_empty(data_dir)?;
     let target = restored_file(data_dir);
-    let mut source = File::open(file).map_err(io_at(file))?;
     let partial = Partial::create(&target)?;
     let mut copy = OpenOptions::new().write(true).open(&partial.0).map_err(io_at(&target))?;
-    io::copy(&mut source, &mut copy).map_err(io_at(&target))?;
+    io::copy(source, &mut copy).map_err(io_at(&target))?;
+    if !is_sound(&partial.0)? {
+        return Ok(false);
+    }
     // The lock file may still contain the mark of a previous store, which must not be compared with this one.
     let kept =
         partial.keep_as(&target, || locked.lock_file().set_len(0).map_err(io_at(&data_dir.join(LOCK_FILE))));
-    kept.map(drop)
+    kept.map(|_| true)
 }
 
 /// One consistent copy of all pages.
