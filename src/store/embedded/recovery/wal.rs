@@ -42,14 +42,15 @@ pub(crate) struct WalFrames {
 }
 
 impl WalState {
-    /// Inspects the log at `path`.
+    /// Inspects the log at `path`, as far as it reaches now: a server may go on writing to it faster than it is read.
     pub fn inspect(path: &Path) -> io::Result<Self> {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Missing),
             Err(error) => return Err(error),
         };
-        let mut reader = BufReader::with_capacity(1 << 16, file);
+        let len = file.metadata()?.len();
+        let mut reader = BufReader::with_capacity(1 << 16, file.take(len));
         let mut header = [0; HEADER_BYTES];
         match read_full(&mut reader, &mut header)? {
             0 => Ok(Self::Missing),
