@@ -81,7 +81,7 @@ fn start_waiting(words: &[&str], directory: &Path, reason: &str, repair: impl Fn
     let logged = || std::fs::read_to_string(&log).expect("is text");
     while !logged().lines().any(|line| line.contains("waiting for Redis") && line.contains(reason)) {
         time_limit.check(logged);
-        std::thread::yield_now();
+        time_limit.pause_thread();
     }
     repair();
     Server::from_child(child)
@@ -92,7 +92,7 @@ fn start_waiting(words: &[&str], directory: &Path, reason: &str, repair: impl Fn
 fn a_server_on_a_full_redis_is_ready_and_refuses_adds_alone() {
     let (directory, redis) = (tempfile::tempdir().expect("a directory"), RedisServer::start());
     let words = ["--store", "redis", "--redis-url", &redis.url()];
-    let server = Server::start(&words, directory.path());
+    let server = Server::serve(&words, &[], directory.path());
     let add = |server: &Server, id: &str| {
         server.call("POST", "/jobs", &format!(r#"{{"topic":"t","id":"{id}","body":1}}"#)).status
     };
@@ -101,15 +101,20 @@ fn a_server_on_a_full_redis_is_ready_and_refuses_adds_alone() {
     let mut raw = Resp::connect(redis.address()).expect("connects");
     raw.call(&["CONFIG", "SET", "maxmemory", "1"]);
 
-    let server = Server::start(&words, directory.path());
-    assert_eq!(server.call("GET", "/readyz", "").status, 200);
+    let server = Server::serve(&words, &[], directory.path());
+    server.wait_until_ready();
     let full = |server: &Server| {
         let checks = server.call("GET", "/readyz?verbose", "").json()["checks"].clone();
         checks.as_array().expect("checks").iter().any(|check| check["name"] == "memory")
     };
-    assert!(full(&server));
+    // As of the last check, which comes each second.
+    let time_limit = TimeLimit::new();
+    while !full(&server) {
+        time_limit.check(|| server.log());
+        time_limit.pause_thread();
+    }
     assert_eq!(add(&server, "c"), 507);
-    assert_eq!(server.metric("linger_store_up"), Some(1.0));
+    server.wait_for_metric("linger_store_up", 1.0);
     assert_eq!(server.metric("linger_store_free_bytes"), Some(0.0));
     assert_eq!(server.metric("linger_jobs{topic=\"t\",state=\"ready\"}"), Some(2.0));
     for _ in 0..2 {

@@ -42,7 +42,10 @@ impl HealthCheck {
         let results = join_all(checks).await;
         let (now_us, all) = (self.shards.context().now_us(), results.len());
         let full = results.iter().filter(|result| matches!(result, Ok(1))).count();
-        self.memory.record(full, all, now_us);
+        // A server that did not answer may be full as before.
+        if full > 0 || results.iter().all(Result::is_ok) {
+            self.memory.record(full, all, now_us);
+        }
         let mut failures: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
         let failed = failures.len();
         match failures.pop() {

@@ -15,7 +15,7 @@ fn step(code: i32, flags: &[&str], directory: &Path) -> String {
 
 /// Why a server does not start.
 fn why_refused(flags: &[&str], directory: &Path) -> String {
-    stderr(&refused(&[&["serve"], flags].concat(), directory))
+    stderr(&refused(&[&["serve", "--listen", "127.0.0.1:0"], flags].concat(), directory))
 }
 
 #[test]

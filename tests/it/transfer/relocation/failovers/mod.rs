@@ -71,7 +71,7 @@ impl Setup {
 
     /// Why a server does not start on the store.
     fn why_refused(&self, store: &str) -> String {
-        stderr(&refused(&["serve", "--config", store], self.path()))
+        stderr(&refused(&["serve", "--listen", "127.0.0.1:0", "--config", store], self.path()))
     }
 
     /// Everything that the store has, by an export.
