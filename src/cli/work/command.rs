@@ -58,7 +58,8 @@ impl CommandLine {
                 false => Err(format!("there is no program {}", program.display())),
             };
         }
-        let path = std::env::var_os("PATH").unwrap_or_default();
+        // Without the variable the system looks where it chooses.
+        let Some(path) = std::env::var_os("PATH") else { return Ok(()) };
         match std::env::split_paths(&path).any(|directory| can_run(&directory.join(program))) {
             true => Ok(()),
             false => Err(format!("no directory of PATH has the program {}", program.display())),

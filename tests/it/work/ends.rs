@@ -5,6 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 use serde_json::{Value, json};
 
 use super::{Site, Worker, on_each_engine};
+use crate::harness::process::{linger, run_to_end, stderr};
 
 on_each_engine! {
     a_job_ends_as_the_exit_code_of_its_command_says,
@@ -116,6 +117,18 @@ fn a_worker_without_its_program_takes_no_job() {
         let job = site.server.job("a");
         assert_eq!((&job["state"], &job["attempts"]), (&json!("ready"), &json!(0)), "{job}");
     }
+}
+
+#[test]
+fn a_worker_without_a_path_finds_the_programs_of_the_system() {
+    let site = Site::new(super::Engine::Embedded);
+    site.add("a", json!({}));
+    let url = site.server.url();
+    let mut command = linger(&["work", "t", "--until-empty", "--url", &url, "--", "true"], site.path());
+    command.env_remove("PATH");
+    let ended = run_to_end(command);
+    assert_eq!(ended.status.code(), Some(0), "{}", stderr(&ended));
+    assert_eq!(site.server.call("GET", "/jobs/a", "").status, 404);
 }
 
 fn a_command_over_its_time_is_killed_with_all_it_started(site: &Site) {
