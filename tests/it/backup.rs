@@ -303,6 +303,7 @@ fn a_backup_is_restored_from_stdin_if_it_is_sound() {
     for file in ["cut", "empty"] {
         let refused = restore(file);
         assert_eq!(refused.status.code(), Some(1), "{file}: {}", stdout(&refused));
+        assert!(stderr(&refused).contains("standard input: "), "{file}: {}", stderr(&refused));
         let left = fs::read_dir(path.join("restored/data")).expect("a directory");
         let left: Vec<_> = left.map(|entry| entry.expect("an entry").file_name()).collect();
         assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("linger.db")), "{file}: {left:?}");
