@@ -1,6 +1,7 @@
 //! Time, injected: the only module that reads a clock or sleeps (`clippy.toml` bans it elsewhere).
 
 mod manual;
+mod pause_detector;
 mod precise_timer;
 mod system;
 
@@ -9,6 +10,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 
 pub use manual::ManualClock;
+pub use pause_detector::PauseDetector;
 pub use precise_timer::PreciseTimer;
 pub use system::SystemClock;
 

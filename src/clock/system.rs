@@ -87,14 +87,14 @@ fn wall_micros() -> i64 {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn boot_micros() -> i64 {
+pub(super) fn boot_micros() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
-fn boot_micros() -> i64 {
+pub(super) fn boot_micros() -> i64 {
     use std::{sync::LazyLock, time::Instant};
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     i64::try_from(START.elapsed().as_micros()).unwrap_or(i64::MAX)

@@ -5,7 +5,7 @@ use std::{ops::Deref, sync::Arc};
 use super::{options::HttpOptions, refusal_log::RefusalLog};
 use crate::{
     auth::Authenticator,
-    clock::Clock,
+    clock::{Clock, PauseDetector},
     config::UiSettings,
     metrics::Metrics,
     net::byte_budget::{ByteBudget, CallerBudgets},
@@ -43,6 +43,8 @@ pub struct AppState {
     /// `None` if this process calls nobody.
     pub(super) callbacks: Option<Callbacks>,
     pub(super) ui: UiSettings,
+    /// `None` if this process does not detect that it was paused.
+    pub(super) pauses: Option<Arc<PauseDetector>>,
 }
 
 impl Deref for App {
@@ -67,6 +69,7 @@ impl App {
             refusal_log: Arc::default(),
             callbacks: None,
             ui: UiSettings::default(),
+            pauses: None,
             authenticator: Arc::default(),
             queue,
             clock,
@@ -85,6 +88,12 @@ impl App {
     #[must_use]
     pub fn with_ui(self, settings: UiSettings) -> Self {
         Self(Arc::new(AppState { ui: settings, ..Arc::unwrap_or_clone(self.0) }))
+    }
+
+    /// Refuses calls that arrived while the process was paused.
+    #[must_use]
+    pub fn with_pause_detector(self, pauses: Arc<PauseDetector>) -> Self {
+        Self(Arc::new(AppState { pauses: Some(pauses), ..Arc::unwrap_or_clone(self.0) }))
     }
 
     /// Requires the tokens of `authenticator`, which may change later.

@@ -18,6 +18,7 @@ use tower::ServiceExt;
 
 use super::{
     io_timeouts::{RequestPhase, TimedStream},
+    shared_socket::SharedSocket,
     tls::ServerTls,
     transport::Transport,
 };
@@ -36,17 +37,20 @@ const MAX_UNSENT_BYTES: u32 = 128 * 1_024;
 pub(crate) struct ConnectedClient {
     /// The address of the other end, which may be a proxy.
     pub address: IpAddr,
+    socket: SharedSocket,
     phase: RequestPhase,
 }
 
 impl ConnectedClient {
-    fn new(address: IpAddr, phase: RequestPhase) -> Self {
-        Self { address, phase }
-    }
-
     /// The client of `request`, or `None` if the request did not come over a connection.
     pub fn of_request(request: &Request) -> Option<Self> {
         request.extensions().get::<Self>().cloned()
+    }
+
+    /// Whether the client has closed its sending side or reset the connection, as the system knows it now. Such a client
+    /// may have given up and sent its request elsewhere.
+    pub fn has_left(&self) -> bool {
+        self.socket.is_closed_by_client()
     }
 
     /// Until the request is answered, ends the connection and drops the request as soon as the client closes its
@@ -68,26 +72,29 @@ pub(super) async fn drive(
         tracing::debug!(%error, "the connection is already closed");
         return;
     }
+    let socket = SharedSocket::new(stream);
+    let phase = RequestPhase::default();
+    let client = ConnectedClient { address, socket: socket.clone(), phase };
     match &transport.tls {
         None => {
-            let (stream, all_read) = serve_requests(transport, stream, address, service, &shutdown).await;
+            let (stream, all_read) = serve_requests(transport, socket, client, service, &shutdown).await;
             if all_read { close(transport, stream, &shutdown).await } else { reset(&stream) }
         }
         // Boxed to keep the future of plain connections small.
-        Some(tls) => Box::pin(drive_tls(transport, tls, stream, address, service, &shutdown)).await,
+        Some(tls) => Box::pin(drive_tls(transport, tls, socket, client, service, &shutdown)).await,
     }
 }
 
 async fn drive_tls(
     transport: &Arc<Transport>,
     tls: &ServerTls,
-    stream: TcpStream,
-    address: IpAddr,
+    socket: SharedSocket,
+    client: ConnectedClient,
     service: Router,
     shutdown: &CancellationToken,
 ) {
-    let Some(stream) = handshake(transport, tls, stream, shutdown).await else { return };
-    let (stream, all_read) = serve_requests(transport, stream, address, service, shutdown).await;
+    let Some(stream) = handshake(transport, tls, socket, shutdown).await else { return };
+    let (stream, all_read) = serve_requests(transport, stream, client, service, shutdown).await;
     if all_read { close(transport, stream, shutdown).await } else { reset(stream.get_ref().0) }
 }
 
@@ -105,12 +112,12 @@ fn configure_socket(stream: &TcpStream) -> io::Result<()> {
 async fn handshake(
     transport: &Transport,
     tls: &ServerTls,
-    stream: TcpStream,
+    socket: SharedSocket,
     shutdown: &CancellationToken,
-) -> Option<TlsStream<TcpStream>> {
+) -> Option<TlsStream<SharedSocket>> {
     // Boxed because it is large and short-lived, unlike the connection's task.
     let accepted = tokio::select! {
-        accepted = Box::pin(tls.acceptor().accept(stream)) => accepted,
+        accepted = Box::pin(tls.acceptor().accept(socket)) => accepted,
         () = transport.clock.sleep(transport.options.header_timeout) => {
             transport.metrics.closed(CloseReason::Handshake);
             return None;
@@ -121,8 +128,8 @@ async fn handshake(
 }
 
 /// Resets a connection whose client does not read its response: the system would keep the bytes and go on sending.
-fn reset(stream: &TcpStream) {
-    if let Err(error) = stream.set_zero_linger() {
+fn reset(socket: &SharedSocket) {
+    if let Err(error) = socket.stream().set_zero_linger() {
         tracing::debug!(%error, "the connection is already closed");
     }
 }
@@ -143,23 +150,22 @@ async fn close(
 /// Speaks HTTP/1 until either side ends the connection. On `shutdown`, finishes the request in flight first. Returns
 /// the stream, and whether the client read all responses.
 ///
-/// A client that closes its sending side has left, even if it sent a whole request before: a request that a client gave
-/// up and sent elsewhere must not be carried out afterwards.
+/// A client may close its sending side behind its request. If that is known before the request is carried out, the
+/// request is refused ([`ConnectedClient::has_left`]): a client that gave up and sent its request elsewhere looks the same.
+/// A request that has begun is answered.
 async fn serve_requests<S>(
     transport: &Arc<Transport>,
     stream: S,
-    address: IpAddr,
+    client: ConnectedClient,
     service: Router,
     shutdown: &CancellationToken,
 ) -> (S, bool)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let phase = RequestPhase::default();
-    let stream = TimedStream::new(stream, transport.clone(), phase.clone());
-    let client = ConnectedClient::new(address, phase.clone());
+    let stream = TimedStream::new(stream, transport.clone(), client.phase.clone());
     let handle = service_fn(move |mut request: Request<Incoming>| {
-        let (in_flight, service) = (phase.begin(), service.clone());
+        let (in_flight, service) = (client.phase.begin(), service.clone());
         request.extensions_mut().insert(client.clone());
         async move {
             let response = service.oneshot(request).await;
@@ -168,6 +174,7 @@ where
         }
     });
     let mut connection = http1::Builder::new()
+        .half_close(true)
         .timer(TokioTimer::new())
         .header_read_timeout(HYPER_HEADER_TIMEOUT)
         .max_header_size(transport.options.max_header_bytes)

@@ -11,6 +11,7 @@ mod io_timeouts;
 mod listener;
 mod options;
 mod refusal;
+mod shared_socket;
 mod tls;
 mod transport;
 

@@ -20,7 +20,7 @@ use super::{
     supervisor, traces, wiring,
 };
 use crate::{
-    clock::{Clock, SystemClock},
+    clock::{Clock, PauseDetector, SystemClock},
     config::Config,
     http::{self, App},
     metrics::Metrics,
@@ -85,7 +85,8 @@ impl Running {
         let exporter = traces::exporter(config, &queue, &clock, &metrics)?;
         let mut app = App::new(queue.clone(), clock, metrics, config.server.http.clone())
             .with_auth(reload.authenticator.clone())
-            .with_ui(config.ui.clone());
+            .with_ui(config.ui.clone())
+            .with_pause_detector(PauseDetector::start()?);
         if let Some(callbacks) = &callbacks {
             app = app.with_callbacks(callbacks.clone());
         }

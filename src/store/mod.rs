@@ -341,6 +341,8 @@ pub struct Degraded {
     pub part: &'static str,
     /// What does not work, as a message for operators.
     pub detail: String,
+    /// Whether the server is not ready because of it, although calls are carried out.
+    pub is_unready: bool,
 }
 
 /// The configuration of a topic.

@@ -5,6 +5,7 @@
 
 mod faults;
 mod queue_errors;
+mod readiness;
 
 use std::borrow::Cow;
 
@@ -23,6 +24,7 @@ use crate::{
 #[cfg(test)]
 pub use faults::FaultLocation;
 pub use faults::{Fault, Faults, MAX_FAULTS};
+pub use readiness::{CheckStatus, ReadinessCheck};
 
 /// Why a request failed. Boxed, because errors are the rare side of every handler's result.
 #[derive(Debug, Clone)]
@@ -51,23 +53,6 @@ enum ExtensionMember {
     Ended(Ended),
     Limit { limit: usize, got: usize },
     Checks(Vec<ReadinessCheck>),
-}
-
-/// One check of the readiness page.
-#[derive(Debug, Clone)]
-pub struct ReadinessCheck {
-    pub name: &'static str,
-    pub status: CheckStatus,
-}
-
-/// Whether a part of the server works.
-#[derive(Debug, Clone)]
-pub enum CheckStatus {
-    Ok,
-    /// Works in part, for this reason. The server is ready nevertheless.
-    Degraded(String),
-    /// Does not work, for this reason.
-    Failed(String),
 }
 
 impl Problem {
@@ -246,6 +231,16 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1).closing()
     }
 
+    /// A request that nobody may wait for any more.
+    pub fn not_begun(detail: &'static str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_begun", detail).retry_after(1).closing()
+    }
+
+    /// A part of the store does not work, so that the server is not ready.
+    pub fn unready(detail: String) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unready", detail)
+    }
+
     /// An error inside the server.
     pub fn internal() -> Self {
         let detail = "a fault of the server; its log says more under this request id";
@@ -366,23 +361,6 @@ impl ExtensionMember {
             }
             Self::Checks(checks) => object.list("checks", checks, |check, out| check.write(out)),
         }
-    }
-}
-
-impl ReadinessCheck {
-    pub fn write(&self, out: &mut Vec<u8>) {
-        let mut object = ObjectWriter::new(out);
-        object.text("name", self.name);
-        let (status, detail) = match &self.status {
-            CheckStatus::Ok => ("ok", None),
-            CheckStatus::Degraded(reason) => ("degraded", Some(reason)),
-            CheckStatus::Failed(reason) => ("failed", Some(reason)),
-        };
-        object.text("status", status);
-        if let Some(detail) = detail {
-            object.text("detail", detail);
-        }
-        object.end();
     }
 }
 

@@ -17,7 +17,10 @@ use crate::http::{
         version,
     },
 };
-use crate::{metrics::Metrics, queue::Error};
+use crate::{
+    metrics::Metrics,
+    queue::{Degraded, Error},
+};
 
 /// The contract of this build.
 pub const OPENAPI: &str = include_str!("../../../openapi.yaml");
@@ -38,18 +41,21 @@ pub async fn ready(State(app): State<App>, mut query: Query) -> Result<Response,
         status: failure.as_ref().map_or(CheckStatus::Ok, |failure| CheckStatus::Failed(failure.to_string())),
     };
     let mut checks = vec![check("shutdown", &draining), check("store", &store)];
-    let degraded = app.queue.degraded().into_iter();
-    checks.extend(
-        degraded.map(|part| ReadinessCheck { name: part.part, status: CheckStatus::Degraded(part.detail) }),
-    );
-    match (draining.or(store), verbose) {
+    let degraded = app.queue.degraded();
+    let unready = degraded.iter().find(|part| part.is_unready).map(|part| part.detail.clone());
+    checks.extend(degraded.into_iter().map(|Degraded { part: name, detail, is_unready }| {
+        let status = if is_unready { CheckStatus::Failed(detail) } else { CheckStatus::Degraded(detail) };
+        ReadinessCheck { name, status }
+    }));
+    let problem = draining.or(store).map(Problem::from).or_else(|| unready.map(Problem::unready));
+    match (problem, verbose) {
         (None, false) => Ok(live().await),
         (None, true) => Ok(json::object_response(|object| {
             object.text("status", "ok");
             object.list("checks", &checks, ReadinessCheck::write);
         })),
-        (Some(error), false) => Err(error.into()),
-        (Some(error), true) => Err(Problem::from(error).with_checks(checks)),
+        (Some(problem), false) => Err(problem),
+        (Some(problem), true) => Err(problem.with_checks(checks)),
     }
 }
 

@@ -135,21 +135,26 @@ async fn call_guarded(
         }
         Err(problem) => Err(problem),
     };
-    let response = match admitted {
-        Ok((request, bytes)) => {
-            if class == ResponseClass::Delivery {
-                // A poll may wait for a minute and needs its body only until it is parsed.
-                drop(bytes);
-                if let Some(client) = client {
-                    client.cancel_on_close();
+    let response =
+        match admitted.and_then(|admitted| check_begins(&app, class, client.as_ref()).map(|()| admitted)) {
+            Ok((request, bytes)) => {
+                if class == ResponseClass::Delivery {
+                    // A poll may wait for a minute and needs its body only until it is parsed.
+                    drop(bytes);
+                } else {
+                    body = bytes;
                 }
-            } else {
-                body = bytes;
+                let response = handler(request).await;
+                match client {
+                    // The jobs are given back when the response is dropped.
+                    Some(client) if class == ResponseClass::Delivery && client.has_left() => {
+                        Problem::not_begun(CLIENT_LEFT).into_response()
+                    }
+                    Some(_) | None => response,
+                }
             }
-            handler(request).await
-        }
-        Err(problem) => problem.into_response(),
-    };
+            Err(problem) => problem.into_response(),
+        };
     // The body counts against the budget as long as the handler uses what was parsed from it.
     drop(body);
     let mut response = response_budget::charge(&app, class, response);
@@ -169,6 +174,35 @@ fn admit(
     request_body::check_framing(request.headers())?;
     browser::check(request, route, &app.options)?;
     *caller = Some(access::authorize(&app.authenticator, route.required, request)?);
+    Ok(())
+}
+
+const CLIENT_LEFT: &str = "the client closed its sending side before the call began, so nothing was done; keep it open until \
+                           the answer is there";
+const PAUSED: &str = "the server was paused and cannot know how long this call has waited, so nothing was done; send it again, \
+                      that is safe";
+
+/// Refuses a request that nobody may wait for any more, as the last check before it is carried out: the client has left, or
+/// the request may have lain in its socket while the process was paused. Its client may have repeated it elsewhere and gone
+/// on, so that carrying it out now would undo what followed. A request that changes nothing, or only takes jobs, ends as
+/// soon as its client leaves; any other one is answered once it has begun.
+fn check_begins(app: &App, class: ResponseClass, client: Option<&ConnectedClient>) -> Result<(), Problem> {
+    let Some(client) = client else { return Ok(()) };
+    match class {
+        ResponseClass::Uncounted => return Ok(()),
+        ResponseClass::Read | ResponseClass::Metrics => {
+            client.cancel_on_close();
+            return Ok(());
+        }
+        ResponseClass::Delivery => client.cancel_on_close(),
+        ResponseClass::Change => {}
+    }
+    if client.has_left() {
+        return Err(Problem::not_begun(CLIENT_LEFT));
+    }
+    if app.pauses.as_ref().is_some_and(|pauses| pauses.was_just_paused()) {
+        return Err(Problem::not_begun(PAUSED));
+    }
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::{Shutdown, TcpStream},
+    net::TcpStream,
     os::unix::process::ExitStatusExt,
 };
 
@@ -153,26 +153,6 @@ fn an_orderly_shutdown_follows_the_drain_delay() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[("LINGER__SERVER__DRAIN_DELAY", "50ms")], directory.path());
     assert!(server.stop().success());
-}
-
-/// A call that its client gave up and sent to another server must not undo what was acknowledged there.
-#[test]
-fn calls_that_clients_gave_up_while_the_process_was_stopped_are_not_carried_out() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let server = Server::serve(&[], &[], directory.path());
-    let mut client = TcpStream::connect(server.address).expect("connects");
-    client.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("is read");
-    client.read_exact(&mut [0; 15]).expect("is answered");
-    server.suspend();
-    let body = r#"{"topic":"t","id":"given-up"}"#;
-    let head = "POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json";
-    let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-    client.write_all(request.as_bytes()).expect("is sent");
-    client.shutdown(Shutdown::Write).expect("is closed");
-    server.signal(Signal::CONT);
-    // There may be no response, but the connection ends.
-    let _ = client.read_to_end(&mut Vec::new());
-    assert_eq!(server.call("GET", "/jobs/given-up", "").status, 404);
 }
 
 #[test]

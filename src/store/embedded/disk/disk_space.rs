@@ -64,7 +64,7 @@ impl SpaceLevel {
                  only finish, delete, purge, resume, pop and touch are done"
             }
         };
-        Some(Degraded { part: "disk_space", detail: detail.to_owned() })
+        Some(Degraded { part: "disk_space", detail: detail.to_owned(), is_unready: false })
     }
 }
 

@@ -126,7 +126,7 @@ impl MemoryHealth {
         if self.log.failed(now_us) {
             tracing::error!("{detail}");
         }
-        *self.lock() = Some(Degraded { part: "memory", detail });
+        *self.lock() = Some(Degraded { part: "memory", detail, is_unready: false });
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Degraded>> {
@@ -183,7 +183,7 @@ impl ShardHealth {
         if self.log.failed(now_us) {
             tracing::error!(cause = %why, "{detail}");
         }
-        *last = LastCheck::SomeFailed(Degraded { part: "shards", detail });
+        *last = LastCheck::SomeFailed(Degraded { part: "shards", detail, is_unready: false });
     }
 
     fn lock(&self) -> MutexGuard<'_, LastCheck> {
