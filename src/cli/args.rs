@@ -55,6 +55,9 @@ pub(super) enum Command {
     /// Put a backup into the configured data directory, which must be empty or missing
     #[command(after_help = help::RESTORE)]
     Restore(BackupArgs),
+    /// Accept a state of the store that the server takes for a mistake
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Write all jobs and settings into one file, which any engine can import, also while servers use the store
     #[command(after_help = help::EXPORT)]
     Export(ExportArgs),
@@ -204,6 +207,23 @@ pub(super) struct BackupArgs {
     directory: DirectoryFlag,
 }
 
+/// The commands of `linger store`.
+#[derive(Debug, Subcommand)]
+pub(super) enum StoreCommand {
+    /// Set the embedded engine's clock back to that of this machine, after it went by a clock that was far ahead
+    #[command(after_help = help::ACCEPT_CLOCK)]
+    AcceptClock(StoreArgs),
+}
+
+/// Arguments of the commands of `linger store`.
+#[derive(Debug, Args)]
+pub(super) struct StoreArgs {
+    #[command(flatten)]
+    file: FileFlag,
+    #[command(flatten)]
+    directory: DirectoryFlag,
+}
+
 /// Arguments of `linger export`.
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
@@ -297,7 +317,8 @@ impl Command {
                 Settings::for_store(file, directory, engine)
             }
             Self::Backup(BackupArgs { file, directory, .. })
-            | Self::Restore(BackupArgs { file, directory, .. }) => {
+            | Self::Restore(BackupArgs { file, directory, .. })
+            | Self::Store(StoreCommand::AcceptClock(StoreArgs { file, directory })) => {
                 Settings { file: file.clone(), directory: directory.clone(), ..Settings::default() }
             }
             Self::Bench(arguments) => arguments.settings(),

@@ -207,6 +207,15 @@ Examples:
   linger restore jobs.backup --data-dir /var/lib/linger
   docker run -i --rm -v linger:/data linger:0.1.0 restore - <jobs.backup";
 
+pub(super) const ACCEPT_CLOCK: &str = "\
+The engine never acts on a moment before the latest one that it has seen. If the machine's clock was once far ahead, the \
+server is not ready until the clock is there again. This command makes the store go by the present clock: jobs with a delay, \
+reservations and dead letters keep their remaining time; jobs with a moment follow the machine's clock in any case. The \
+server must not be running.
+
+Example:
+  linger store accept-clock --data-dir /var/lib/linger";
+
 pub(super) const TOKEN_NEW: &str = "\
 The token is printed once and stored nowhere. Add its entry, which contains only a hash, to the file that \
 auth.tokens_file names, and send the server SIGHUP.

@@ -1,4 +1,4 @@
-//! `linger verify`, `backup` and `restore`: operations on a store without serving it.
+//! `linger verify`, `backup`, `restore` and `store`: operations on a store without serving it.
 
 use std::{
     io::{IsTerminal, stdin, stdout},
@@ -23,6 +23,11 @@ pub(super) fn verify(config: &Config) -> ExitCode {
 /// Verifies a backup.
 pub(super) fn verify_backup(file: &Path) -> ExitCode {
     report(server::verify_backup(file))
+}
+
+/// Sets the store's clock back to that of this machine.
+pub(super) fn accept_clock(config: &Config) -> ExitCode {
+    server::accept_clock(config).map_or_else(|error| fail(&error), |done| print(&done))
 }
 
 /// Makes a backup; `-` for stdout.

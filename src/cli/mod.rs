@@ -43,7 +43,7 @@ use crate::{
     config::{self, Config, Loaded, Purpose},
     server::{self, RunOutcome},
 };
-use args::{Command, ConfigCommand, TokenCommand};
+use args::{Command, ConfigCommand, StoreCommand, TokenCommand};
 use exit::{Failure, USAGE_ERROR};
 use load::{sources, with_config};
 use output::{print, print_error, print_to_stderr};
@@ -91,6 +91,11 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Restore(arguments) => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
             maintenance::restore(&loaded.config, &arguments.backup)
         }),
+        Command::Store(StoreCommand::AcceptClock(_)) => {
+            with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
+                maintenance::accept_clock(&loaded.config)
+            })
+        }
         Command::Export(arguments) => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
             export::export(&loaded.config, &arguments.export)
         }),

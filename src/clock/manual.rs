@@ -21,6 +21,7 @@ pub struct ManualClock {
 #[derive(Debug)]
 struct ManualState {
     now_us: i64,
+    wall_ahead_ms: i64,
     /// By wake-up time, then by order of arrival.
     sleepers: BTreeMap<(i64, u64), oneshot::Sender<()>>,
     arrivals: u64,
@@ -30,7 +31,8 @@ impl ManualClock {
     /// A clock that shows `start`.
     #[must_use]
     pub fn new(start: Timestamp) -> Arc<Self> {
-        let state = ManualState { now_us: start.as_millis() * 1_000, sleepers: BTreeMap::new(), arrivals: 0 };
+        let now_us = start.as_millis() * 1_000;
+        let state = ManualState { now_us, wall_ahead_ms: 0, sleepers: BTreeMap::new(), arrivals: 0 };
         Arc::new(Self { state: Mutex::new(state) })
     }
 
@@ -49,6 +51,11 @@ impl ManualClock {
         }
     }
 
+    /// Sets the machine's clock by `step_ms`, which may be negative.
+    pub fn step_wall(&self, step_ms: i64) {
+        self.lock().wall_ahead_ms += step_ms;
+    }
+
     /// Whether somebody sleeps until exactly this moment, in microseconds.
     #[must_use]
     pub fn has_sleeper_until(&self, wake_us: i64) -> bool {
@@ -64,6 +71,10 @@ impl ManualClock {
 impl Clock for ManualClock {
     fn now_micros(&self) -> i64 {
         self.lock().now_us
+    }
+
+    fn wall_ahead_ms(&self) -> i64 {
+        self.lock().wall_ahead_ms
     }
 
     async fn sleep(&self, duration: Duration) {
@@ -90,6 +101,7 @@ impl Clock for ManualClock {
     fn advance_to_at_least(&self, floor: Timestamp) -> Duration {
         let moved = Duration::from_micros(micros_behind(floor, self.now_micros()).unsigned_abs());
         self.advance(moved);
+        self.step_wall(-i64::try_from(moved.as_millis()).unwrap_or(i64::MAX));
         moved
     }
 }

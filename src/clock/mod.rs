@@ -19,8 +19,13 @@ use crate::job::{Now, Timestamp};
 /// A source of time and of waiting.
 #[async_trait]
 pub trait Clock: Send + Sync + std::fmt::Debug {
-    /// The current time in microseconds since the Unix epoch. It never goes backwards.
+    /// The current time in microseconds since the Unix epoch. It never goes backwards, and setting the machine's clock does
+    /// not change it.
     fn now_micros(&self) -> i64;
+
+    /// By how many milliseconds the machine's clock is ahead of this one, as of the last comparison: 0 unless it was set, or
+    /// this clock was [advanced](Self::advance_to_at_least).
+    fn wall_ahead_ms(&self) -> i64;
 
     /// Returns once `duration` has passed on this clock, never earlier, and perhaps some milliseconds later.
     async fn sleep(&self, duration: Duration);
@@ -35,6 +40,17 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// The current time rounded down, which is compared with deadlines.
     fn now(&self) -> Timestamp {
         self.read().rounded_down
+    }
+
+    /// The current time by the machine's clock, in microseconds since the Unix epoch. It follows a correction of that clock
+    /// within a second, and may go backwards then.
+    fn wall_micros(&self) -> i64 {
+        self.now_micros().saturating_add(self.wall_ahead_ms().saturating_mul(1_000))
+    }
+
+    /// The current time by the machine's clock, rounded down.
+    fn wall_now(&self) -> Timestamp {
+        Now::from_micros(self.wall_micros()).rounded_down
     }
 
     /// The current time with both roundings, for one reading per operation.

@@ -1,5 +1,6 @@
 //! The system's time: wall-clock time at start plus elapsed boot time. Setting the wall clock while the process runs
-//! therefore neither makes delays end early nor prolongs them, and time spent suspended counts.
+//! therefore neither makes delays end early nor prolongs them, and time spent suspended counts. How far the wall clock is
+//! ahead since is kept beside it, for what goes by moments.
 
 use std::{
     sync::{
@@ -19,20 +20,30 @@ use crate::job::Timestamp;
 pub struct SystemClock {
     /// When boot time was zero, in microseconds since the epoch, by the wall clock at start.
     offset_us: AtomicI64,
+    /// By how much the wall clock is ahead of this clock, as of the last comparison.
+    wall_ahead_ms: AtomicI64,
 }
+
+/// Smaller differences between the clocks are not followed: they come from the measurement.
+const LEAST_STEP_US: i64 = 1_000;
 
 impl SystemClock {
     /// Starts from the wall clock.
     #[must_use]
     pub fn new() -> Self {
-        Self { offset_us: AtomicI64::new(offset_micros()) }
+        Self { offset_us: AtomicI64::new(offset_micros()), wall_ahead_ms: AtomicI64::new(0) }
     }
 
-    /// How far the wall clock has moved away from this clock since the start, in microseconds. It changes when somebody
-    /// sets the wall clock.
-    #[must_use]
-    pub fn wall_drift_micros(&self) -> i64 {
-        offset_micros() - self.offset_us.load(Ordering::Relaxed)
+    /// Compares this clock with the wall clock, and follows a difference of at least a millisecond. Returns how far the wall
+    /// clock is ahead, in microseconds. It changes when the wall clock is set.
+    pub fn compare_with_wall(&self) -> i64 {
+        let ahead_us = offset_micros() - self.offset_us.load(Ordering::Relaxed);
+        let followed_ms = self.wall_ahead_ms.load(Ordering::Relaxed);
+        if (ahead_us - followed_ms * 1_000).abs() > LEAST_STEP_US {
+            // Rounded down, so that no moment comes early.
+            self.wall_ahead_ms.store(ahead_us.div_euclid(1_000), Ordering::Relaxed);
+        }
+        ahead_us
     }
 }
 
@@ -48,6 +59,10 @@ impl Clock for SystemClock {
         self.offset_us.load(Ordering::Relaxed) + boot_micros()
     }
 
+    fn wall_ahead_ms(&self) -> i64 {
+        self.wall_ahead_ms.load(Ordering::Relaxed)
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the one place that sleeps")]
     async fn sleep(&self, duration: Duration) {
         // tokio's timer stops during suspend. Callers bound their waits and check again.
@@ -61,6 +76,7 @@ impl Clock for SystemClock {
     fn advance_to_at_least(&self, floor: Timestamp) -> Duration {
         let behind_us = micros_behind(floor, self.now_micros());
         self.offset_us.fetch_add(behind_us, Ordering::Relaxed);
+        self.wall_ahead_ms.fetch_sub(behind_us / 1_000, Ordering::Relaxed);
         Duration::from_micros(behind_us.unsigned_abs())
     }
 }
@@ -107,11 +123,12 @@ mod tests {
     #[test]
     fn follows_the_wall_clock_and_moves_forward_but_not_back() {
         let clock = SystemClock::new();
-        assert!(clock.wall_drift_micros().abs() < 60_000_000);
+        assert!(clock.compare_with_wall().abs() < 60_000_000);
         assert_eq!(clock.advance_to_at_least(Timestamp::from_millis(0)), Duration::ZERO);
         let future = clock.now().after(Duration::from_secs(3_600));
         assert!(clock.advance_to_at_least(future) > Duration::from_secs(3_599));
         assert!(clock.now() >= future);
+        assert!(clock.wall_now() < future, "the wall clock was not moved");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{History, Reason, RetrySchedule, Timestamp, TraceContext};
+use super::{DueKind, History, Reason, RetrySchedule, Timestamp, TraceContext};
 
 const HEADER_BYTES: usize = 3;
 const STEP_BYTES: usize = 5;
@@ -40,6 +40,8 @@ impl Tag {
     pub const TRACESTATE: Self = Self(9);
     /// When the job expires unless it was delivered.
     pub const EXPIRE: Self = Self(10);
+    /// The due time is a moment ([`DueKind::Moment`]). Empty.
+    pub const MOMENT: Self = Self(11);
     /// Tags that Linger will never use itself.
     pub const PRIVATE: RangeInclusive<u8> = 224..=255;
 }
@@ -176,6 +178,17 @@ impl Attributes {
     pub fn set_trace(&mut self, trace: Option<&TraceContext>) {
         self.set(Tag::TRACEPARENT, trace.map(TraceContext::encode_parent).as_ref().map(|bytes| &bytes[..]));
         self.set(Tag::TRACESTATE, trace.and_then(TraceContext::tracestate).map(str::as_bytes));
+    }
+
+    /// Which clock decides when the job is due.
+    #[must_use]
+    pub fn due_kind(&self) -> DueKind {
+        if self.get(Tag::MOMENT).is_some() { DueKind::Moment } else { DueKind::Elapsed }
+    }
+
+    /// Sets which clock decides when the job is due. [`DueKind::Elapsed`] takes no space.
+    pub fn set_due_kind(&mut self, kind: DueKind) {
+        self.set(Tag::MOMENT, (kind == DueKind::Moment).then_some(&[]));
     }
 
     /// Sets or removes the moment of death.

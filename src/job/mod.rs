@@ -33,7 +33,9 @@ pub use callback_url::{CallbackUrl, Host, Origin, Scheme, UrlError};
 pub use duration::{DurationError, format_seconds, parse_duration};
 pub use filter::{TopicFilter, TopicPattern};
 pub use history::{AttemptEnd, History, HistoryEntry, HistoryEvent};
-pub use model::{Delay, Due, Fingerprint, Job, MAX_ATTEMPTS_LIMIT, NewJob, Reason, State, Ttr, ValueError};
+pub use model::{
+    Delay, Due, DueKind, Fingerprint, Job, MAX_ATTEMPTS_LIMIT, NewJob, Reason, State, Ttr, ValueError,
+};
 pub use names::{JobId, NameError, OperationId, Receipt, Topic};
 pub use network::{AddressPolicy, AddressRange, Network, NetworkError};
 pub use outlet::{HostNumber, Outlet};

@@ -144,6 +144,25 @@ impl Due {
             Self::At(moment) => moment.max(now.rounded_down),
         }
     }
+
+    /// Which clock decides when the job is due.
+    #[must_use]
+    pub fn kind(self) -> DueKind {
+        match self {
+            Self::After(_) => DueKind::Elapsed,
+            Self::At(_) => DueKind::Moment,
+        }
+    }
+}
+
+/// Which clock decides when a job is due. The two differ once the machine's clock was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum DueKind {
+    /// Time elapses: a delay, or a step of a retry schedule.
+    #[default]
+    Elapsed,
+    /// The machine's clock reaches a moment that the client named.
+    Moment,
 }
 
 impl Default for Due {

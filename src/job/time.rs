@@ -46,6 +46,12 @@ impl Timestamp {
         Duration::from_millis(u64::try_from(self.0 - earlier.0).unwrap_or(0))
     }
 
+    /// This time moved by `ms`, which may be negative, clamped to the range of RFC 3339.
+    #[must_use]
+    pub fn shifted(self, ms: i64) -> Self {
+        Self::from_millis(self.0.saturating_add(ms))
+    }
+
     /// Parses an RFC 3339 date and time with an offset. A fraction of a millisecond is rounded up.
     ///
     /// # Errors
@@ -82,6 +88,12 @@ impl Now {
     pub fn from_micros(unix_us: i64) -> Self {
         let rounded_up = Timestamp::from_millis(unix_us.saturating_add(999).div_euclid(1_000));
         Self { rounded_down: Timestamp::from_millis(unix_us.div_euclid(1_000)), rounded_up }
+    }
+
+    /// The reading of a clock that is ahead by `ms`, which may be negative.
+    #[must_use]
+    pub fn shifted(self, ms: i64) -> Self {
+        Self { rounded_down: self.rounded_down.shifted(ms), rounded_up: self.rounded_up.shifted(ms) }
     }
 
     /// The due time of a delay of `duration`; now for zero.

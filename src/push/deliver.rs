@@ -73,11 +73,12 @@ impl Shared {
         let (job, origin) = (&reservation.job, callback.url.origin());
         permit.calling(origin);
         let began_us = self.clock.now_micros();
-        let in_flight = self.metrics.callbacks.begin(self.clock.now().since(job.due_at));
+        let in_flight = self.metrics.callbacks.begin(self.clock.wall_now().since(job.due_at));
         // The moment at which the reservation was found to last: a process that is frozen in between sends a late request
-        // with an old time, which the endpoint can refuse.
-        let request =
-            request::build(reservation, callback, &config.secrets, Now::from_micros(checked_us).rounded_down);
+        // with an old time, which the endpoint can refuse. By the machine's clock, which is that of the endpoint.
+        let ago_us = began_us.saturating_sub(checked_us);
+        let checked_at = Now::from_micros(self.clock.wall_micros().saturating_sub(ago_us)).rounded_down;
+        let request = request::build(reservation, callback, &config.secrets, checked_at);
         let answered = tokio::select! {
             biased;
             answered = self.answer(permit.outlet(), request, began_us) => answered,
@@ -89,14 +90,15 @@ impl Shared {
         drop(in_flight);
         let Answered { answer: answered, took, unread } = answered;
         let step = outcome::step_after(job, rand::random());
-        let outcome = outcome::judge(&answered, step, self.settings.max_retry_after, self.clock.now());
+        let outcome = outcome::judge(&answered, step, self.settings.max_retry_after, self.clock.wall_now());
         tracing::debug!(id = %job.id, topic = %job.topic, %origin, attempt = job.attempts, outcome = outcome.word(), "called");
         if let Some(word) = reason_word(&outcome) {
             permit.failed(origin, word);
             self.metrics.callbacks.failed(word);
         }
         if let Some(tracer) = self.queue.tracer() {
-            let times = (began_us, began_us.saturating_add(micros(took)));
+            let ended_us = self.clock.wall_micros();
+            let times = (ended_us.saturating_sub(micros(took)), ended_us);
             let failure = reason_word(&outcome);
             tracer.called(job, &reservation.receipt, origin, failure, times);
         }

@@ -307,7 +307,7 @@ impl Queue {
     }
 
     pub(super) fn remember_end(&self, id: JobId, topic: Topic, how: EndKind, by: Option<&Actor>) {
-        self.ended.push(id, topic, Ended { how, at: self.clock.now(), by: by.cloned() });
+        self.ended.push(id, topic, Ended { how, at: self.clock.wall_now(), by: by.cloned() });
     }
 
     /// Reads a job without reserving it.

@@ -106,7 +106,7 @@ impl Processes {
         tasks: TaskTracker,
     ) -> Arc<Self> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let started_at = clock.now();
+        let started_at = clock.wall_now();
         Arc::new(Self {
             store,
             clock,
@@ -126,7 +126,7 @@ impl Processes {
     /// The events of all processes. Asks the others to publish theirs: those that have not heard of it yet are missing.
     pub async fn events(&self) -> Result<EventsOfAll> {
         let others = self.others().await?;
-        let now = self.clock.now();
+        let now = self.clock.wall_now();
         let view = ProcessView {
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -172,7 +172,7 @@ impl Processes {
         }
         let notices = self.store.notices().list(NoticeKind::Process).await?;
         let is_other = |notice: &&Notice| notice.id != self.id && notice.age < ENDED_AFTER;
-        let now = self.clock.now();
+        let now = self.clock.wall_now();
         let mut others: Vec<OtherProcess> =
             notices.iter().filter(is_other).filter_map(|notice| read_notice(notice, now)).collect();
         others.sort_by(|one, other| one.view.name.cmp(&other.view.name));

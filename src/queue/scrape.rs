@@ -63,7 +63,7 @@ impl StoreScrape {
         let usage = topics.iter().map(|(topic, stats)| topic_usage(topic, stats)).collect();
         self.metrics.assign_labels(usage, self.clock.now_micros());
         let (mut reading, mut unknown) = (StoreReading::default(), Vec::<(_, &Topic)>::new());
-        let now = self.clock.now();
+        let now = self.clock.wall_now();
         for (topic, stats) in &topics {
             let label = self.metrics.own_label(topic.as_str());
             if let Some(label) = &label {
@@ -81,7 +81,7 @@ impl StoreScrape {
         let (labels, topics): (Vec<_>, Vec<&Topic>) = unknown.into_iter().unzip();
         for (label, oldest) in labels.into_iter().zip(oldest_ready(&*self.store, &topics).await?) {
             if let Some(due_at) = oldest {
-                reading.overdue(label, self.clock.now().since(due_at));
+                reading.overdue(label, self.clock.wall_now().since(due_at));
             }
         }
         let StoreSpace { used_bytes, free_bytes } = self.store.space().await?;

@@ -23,7 +23,7 @@ impl Queue {
     }
 
     pub(super) fn begin_span(&self) -> SpanStart<'_> {
-        SpanStart(self.tracer.get().map(|tracer| (tracer, &*self.clock, self.clock.now_micros())))
+        SpanStart(self.tracer.get().map(|tracer| (tracer, &*self.clock, self.clock.wall_micros())))
     }
 }
 
@@ -31,14 +31,14 @@ impl SpanStart<'_> {
     /// A job was added.
     pub fn added(&self, job: &Job) {
         if let Some((tracer, clock, began_us)) = self.0 {
-            tracer.added(job, began_us, clock.now_micros());
+            tracer.added(job, began_us, clock.wall_micros());
         }
     }
 
     /// The holder of a job has finished, released or buried it, which is `how`.
     pub fn settled(&self, how: &'static str, id: &JobId, topic: &Topic, receipt: Option<&Receipt>) {
         if let (Some((tracer, clock, began_us)), Some(receipt)) = (self.0, receipt) {
-            tracer.settled(how, id, topic, receipt, (began_us, clock.now_micros()));
+            tracer.settled(how, id, topic, receipt, (began_us, clock.wall_micros()));
         }
     }
 }

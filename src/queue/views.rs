@@ -93,8 +93,8 @@ impl Views {
 
     /// The timeline, unless it was read a moment ago.
     pub async fn timeline(&self, of: TimelineOf, span: Span) -> Result<Arc<TimelineView>> {
-        let kept = self.timelines.find(&of, span, self.clock.now());
-        kept.get(|view| is_fresh(view, span, self.clock.now()), self.read_in_turn(&of, span)).await
+        let kept = self.timelines.find(&of, span, self.clock.wall_now());
+        kept.get(|view| is_fresh(view, span, self.clock.wall_now()), self.read_in_turn(&of, span)).await
     }
 
     /// Reads a timeline as soon as few enough others are being read.
@@ -102,7 +102,7 @@ impl Views {
         // Before the permit is taken: their reading takes one, too.
         let most_delayed = if *of == TimelineOf::ByTopic { self.most_delayed().await? } else { Vec::new() };
         let _permit = self.read_permits.acquire().await?;
-        let now = self.clock.now();
+        let now = self.clock.wall_now();
         let topic = match of {
             TimelineOf::Topic(topic) => Some(topic),
             TimelineOf::All | TimelineOf::ByTopic => None,

@@ -1,5 +1,4 @@
-//! Detects that somebody set the system's clock. This process is not affected, because it counts from the time at its
-//! start. It is logged because it takes effect at the next start.
+//! Follows the machine's clock when it is set: moments move, delays keep their remaining time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,21 +11,21 @@ use crate::{
 
 /// How often the clocks are compared.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// A smaller change since the last step is an adjustment (NTP), not a step.
+/// A smaller change since the last step is followed, and not reported.
 const STEP_US: i64 = 1_000_000;
 
 /// Compares the clocks until `until`.
 pub(super) async fn watch(clock: Arc<SystemClock>, metrics: ClockMetrics, until: CancellationToken) {
-    let mut detector = StepDetector { last_drift_us: clock.wall_drift_micros() };
+    let mut detector = StepDetector { last_drift_us: clock.compare_with_wall() };
     loop {
-        let drift_us = clock.wall_drift_micros();
+        let drift_us = clock.compare_with_wall();
         metrics.set_drift(drift_us as f64 / 1e6);
         if let Some(step_us) = detector.detect(drift_us) {
             metrics.count_step();
             tracing::warn!(
                 step_ms = step_us / 1_000,
                 drift_ms = drift_us / 1_000,
-                "the system's clock was set; this process continues to count from the time at its start"
+                "the machine's clock was set; jobs with a moment follow it, those with a delay keep their remaining time"
             );
         }
         tokio::select! {

@@ -219,6 +219,31 @@ async fn sum_jobs(store: &dyn Store, verified: Verified) -> crate::store::Result
     }
 }
 
+/// Sets the clock of the embedded engine's store back to that of this machine. Returns a line that says what was done.
+///
+/// # Errors
+/// Why the store is unchanged.
+pub fn accept_clock(config: &Config) -> Result<String, MaintenanceError> {
+    only_embedded(config, "correct the clock of its machine")?;
+    let options = wiring::embedded_options(config);
+    let accepted = embedded::accept_clock(&options, &SystemClock::new()).map_err(|error| match error {
+        OpenError::Locked { .. } => MaintenanceError::Refused(format!("{error}; stop it first")),
+        other => maintenance_error(other),
+    })?;
+    let dir = options.data_dir.display();
+    if accepted.set_back.is_zero() {
+        return Ok(format!("{dir}: the store's clock is not ahead; nothing was changed\n"));
+    }
+    let seconds = accepted.set_back.as_secs();
+    Ok(format!(
+        "{dir}: the store's clock was set back by {} h {} min {} s; {} jobs keep their remaining time\n",
+        seconds / 3_600,
+        seconds / 60 % 60,
+        seconds % 60,
+        accepted.jobs
+    ))
+}
+
 fn report(place: &str, found: &Inspection) -> VerifyReport {
     let Inspection { verified, delayed, ready, reserved, dead } = found;
     let Verified { jobs, stale, set_aside, faults } = verified;

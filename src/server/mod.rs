@@ -27,7 +27,8 @@ use crate::{
     telemetry::{self, Logging},
 };
 pub use maintenance::{
-    MaintenanceError, VerifyReport, backup, backup_to, restore, restore_from, verify, verify_backup,
+    MaintenanceError, VerifyReport, accept_clock, backup, backup_to, restore, restore_from, verify,
+    verify_backup,
 };
 pub use outcome::{RunOutcome, StartError};
 use reload::Reload;

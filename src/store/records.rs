@@ -9,7 +9,7 @@ use crate::job::{Attributes, Callback, Fingerprint, Job, Receipt, Tag, Topic};
 /// A job with everything that a store keeps of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRecord {
-    /// What callers see of it.
+    /// What callers see of it, with the times as they are stored: by the store's clock, but for a due time that is a moment.
     pub job: Job,
     /// By which a repeated add is recognised.
     pub fingerprint: Fingerprint,

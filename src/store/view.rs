@@ -61,6 +61,14 @@ impl Span {
         self.steps as usize
     }
 
+    /// The span moved by `ms`, which may be negative, rounded to a minute.
+    #[must_use]
+    pub fn shifted(self, ms: i64) -> Self {
+        let minutes = (ms + MINUTE_MS / 2).div_euclid(MINUTE_MS);
+        let from = i64::from(self.from.0).saturating_add(minutes).clamp(0, u32::MAX.into());
+        Self { from: Minute(u32::try_from(from).expect("is clamped")), ..self }
+    }
+
     /// The first minute of each step and the first minute behind it.
     pub fn step_bounds(&self) -> impl Iterator<Item = (Minute, Minute)> {
         let edge = |n: u32| Minute(self.from.0.saturating_add(n * self.step));

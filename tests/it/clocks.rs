@@ -1,5 +1,5 @@
-//! The system's clock is set by an hour while the real program runs and across its restarts: no job is early, none is
-//! delayed, and the program's own time never goes backwards.
+//! The system's clock is set by an hour while the real program runs and across its restarts: delays keep their remaining
+//! time, moments and signatures follow the clock.
 //!
 //! The clock is set for the program alone, by libfaketime, which reads the offset from a file at every call. The clocks that
 //! only count (monotonic, boot time) stay real, as they do when a machine's clock is set.
@@ -16,7 +16,8 @@ use linger::{
 use serde_json::Value;
 
 use crate::harness::{
-    process::Server,
+    process::{Server, run, stderr, stdout},
+    receiver::{Answer, Receiver},
     redis::{fresh_prefix, shared},
     wait::TimeLimit,
 };
@@ -101,6 +102,21 @@ fn pop(server: &Server, id: &str) -> Value {
     job
 }
 
+/// Asserts that a job was created at the time of the program's clock, which is set by this offset.
+fn assert_created_now(job: &Value, offset_s: i64) {
+    let expected_us = SystemClock::new().now_micros() + offset_s * 1_000_000;
+    let created_us = timestamp(job, "created_at").as_millis() * 1_000;
+    assert!((created_us - expected_us).abs() < 60_000_000, "{job} was not created by the machine's clock");
+}
+
+/// Adds a job that is due so many seconds from now by a right clock.
+fn add_moment(server: &Server, id: &str, in_s: i64) {
+    let due = Timestamp::from_millis(SystemClock::new().now_micros() / 1_000 + in_s * 1_000);
+    let job = format!(r#"{{"topic":"{id}","id":"{id}","at":"{due}"}}"#);
+    let response = server.call("POST", "/jobs", &job);
+    assert_eq!(response.status, 201, "{response:?}");
+}
+
 fn assert_delayed(server: &Server, id: &str) {
     assert_eq!(server.call("GET", &format!("/topics/{id}/pop"), "").status, 204, "{id} is early");
     assert_eq!(server.call("GET", &format!("/jobs/{id}"), "").json()["state"], "delayed");
@@ -119,6 +135,7 @@ fn setting_the_clock_by_an_hour_makes_no_job_early_or_late() {
     add(&server, "held", 0);
     let held = pop(&server, "held");
     add(&server, "later", HOUR / 2);
+    let mut was = 0;
     for (step, offset) in [HOUR, -HOUR, 0].into_iter().enumerate() {
         let soon = format!("soon-{step}");
         let before_us = clock.now_micros();
@@ -128,14 +145,16 @@ fn setting_the_clock_by_an_hour_makes_no_job_early_or_late() {
         assert_delayed(&server, "later");
         let popped = pop(&server, &soon);
         assert!(clock.now_micros() - before_us >= 3_000_000, "{soon} is early");
-        assert_eq!(popped["due_at"], job["due_at"]);
-        let next = add(&server, &format!("next-{step}"), 0);
-        assert!(timestamp(&next, "created_at") >= timestamp(&popped, "due_at"), "time went backwards");
+        let moved_ms = timestamp(&popped, "due_at").as_millis() - timestamp(&job, "due_at").as_millis();
+        let step_ms = (offset - was) * 1_000;
+        assert!((moved_ms - step_ms).abs() < 100, "{moved_ms} ms where the clock was set by {step_ms} ms");
+        was = offset;
+        assert_created_now(&add(&server, &format!("next-{step}"), 0), offset);
     }
     // The steps of the clock did not shorten a reservation of two hours.
     let receipt = held["receipt"].as_str().expect("a receipt");
     assert_eq!(server.call("POST", &format!("/jobs/held/finish?receipt={receipt}"), "").status, 204);
-    let steps = || server.log().matches("the system's clock was set").count();
+    let steps = || server.log().matches("the machine's clock was set").count();
     let time_limit = TimeLimit::new();
     while steps() < 3 {
         time_limit.check(|| server.log());
@@ -150,7 +169,7 @@ fn time_does_not_go_backwards_if_the_clock_is_set_back_during_a_restart() {
     for killed in [false, true] {
         let program = ProgramWithClock::new();
         let mut server = program.serve();
-        let job = add(&server, "soon", 3);
+        add(&server, "soon", 3);
         add(&server, "later", HOUR / 2);
         program.set_clock(-HOUR);
         if killed {
@@ -159,8 +178,7 @@ fn time_does_not_go_backwards_if_the_clock_is_set_back_during_a_restart() {
             assert!(server.stop().success());
         }
         let mut server = program.serve();
-        let next = add(&server, "next", 0);
-        assert!(timestamp(&next, "created_at") >= timestamp(&job, "created_at"), "time went backwards");
+        assert_created_now(&add(&server, "next", 0), -HOUR);
         pop(&server, "soon");
         assert_delayed(&server, "later");
         add(&server, "after", 1);
@@ -181,16 +199,88 @@ fn time_follows_a_clock_that_is_set_forwards_during_a_restart() {
     // As if the machine had been off for an hour.
     program.set_clock(HOUR);
     let server = program.serve();
-    let popped = pop(&server, "half-an-hour");
+    pop(&server, "half-an-hour");
     assert_delayed(&server, "two-hours");
     assert!(server.stop().success());
     // The clock was wrong and is corrected: earlier deliveries stay, and no new job is delayed by the hour.
     program.set_clock(0);
     let server = program.serve();
-    let next = add(&server, "soon", 2);
-    assert!(timestamp(&next, "created_at") >= timestamp(&popped, "due_at"), "time went backwards");
+    assert_created_now(&add(&server, "soon", 2), 0);
     pop(&server, "soon");
     assert_delayed(&server, "two-hours");
+}
+
+/// As after a boot before the time is known, or on a virtual machine that was restored.
+#[test]
+fn moments_follow_a_clock_that_is_put_right() {
+    for wrong in [-HOUR, HOUR] {
+        let program = ProgramWithClock::new();
+        program.set_clock(wrong);
+        let server = program.serve();
+        add_moment(&server, "before", 3 * HOUR / 2);
+        program.set_clock(0);
+        wait_for_clock_step(&server, 1);
+        assert_delayed(&server, "before");
+        add_moment(&server, "soon", 2);
+        add_moment(&server, "later", HOUR / 2);
+        pop(&server, "soon");
+        assert_delayed(&server, "later");
+    }
+}
+
+/// A receiver refuses a signature whose time is wrong by five minutes.
+#[tokio::test]
+async fn calls_are_signed_by_a_clock_that_is_put_right() {
+    let (url, prefix) = (shared().url(), fresh_prefix());
+    let on_redis = ["--store", "redis", "--redis-url", &url];
+    for arguments in [&[][..], &on_redis[..]] {
+        let receiver = Receiver::start(1, |_| Answer::Status(204)).await;
+        let program = ProgramWithClock::new();
+        program.set_clock(-HOUR);
+        let variables = [("LINGER__REDIS__PREFIX", &prefix[..])];
+        let server = program.serve_with(arguments, if arguments.is_empty() { &[] } else { &variables });
+        program.set_clock(0);
+        wait_for_clock_step(&server, 1);
+        let settings = format!(r#"{{"callback":{{"url":"{}"}}}}"#, receiver.url(0, "/"));
+        assert_eq!(server.call("PUT", "/topics/signed", &settings).status, 200);
+        add(&server, "signed", 0);
+        let call = receiver.wait_for_calls_of("signed", 1).await.remove(0);
+        let signed_s: i64 = call.header("webhook-timestamp").parse().expect("a number");
+        let off_s = signed_s - SystemClock::new().now_micros() / 1_000_000;
+        assert!(off_s.abs() < 300, "signed {off_s} s from now");
+    }
+}
+
+/// A host that boots in 1970, or a store that once went by a clock that was far ahead.
+#[test]
+fn a_store_far_ahead_of_the_clock_is_unready_until_the_clock_is_right_or_accepted() {
+    let program = ProgramWithClock::new();
+    program.set_clock(48 * HOUR);
+    let server = program.serve();
+    add(&server, "delay", HOUR);
+    assert!(server.stop().success());
+    program.set_clock(0);
+    let server = program.serve();
+    server.wait_until_unready();
+    let problem = server.call("GET", "/readyz?verbose", "");
+    assert_eq!((problem.status, problem.json()["code"].as_str()), (503, Some("unready")));
+    assert!(problem.json()["detail"].as_str().is_some_and(|text| text.contains("linger store accept-clock")));
+    add(&server, "works", 0);
+    pop(&server, "works");
+    program.set_clock(36 * HOUR);
+    server.wait_until_ready();
+    assert!(server.stop().success());
+    program.set_clock(0);
+    let directory = program.directory.path();
+    let accepted = run(&["store", "accept-clock"], directory);
+    assert!(accepted.status.success(), "{}", stderr(&accepted));
+    let text = stdout(&accepted);
+    assert!(text.contains("was set back by 4") && text.contains("jobs keep their remaining time"), "{text}");
+    let server = program.serve();
+    server.wait_until_ready();
+    let left =
+        timestamp(&server.job("delay"), "due_at").as_millis() - SystemClock::new().now_micros() / 1_000;
+    assert!((0..=HOUR * 1_000).contains(&left), "due in {left} ms");
 }
 
 /// Only Redis's clock counts. A process whose clock is hours ahead neither delivers the other's jobs early nor ends their

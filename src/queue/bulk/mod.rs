@@ -102,7 +102,7 @@ impl Operations {
             return Ok(known.view.clone());
         }
         self.check_room(others.iter().filter(|known| known.is_running()).count())?;
-        let operation = Arc::new(Operation::new(request, self.clock.now(), self.shutdown.child_token()));
+        let operation = Arc::new(Operation::new(request, self.clock.wall_now(), self.shutdown.child_token()));
         let reporter = self.reporter(&operation);
         if operation.request.is_dry_run() {
             self.keep(operation.clone());

@@ -45,7 +45,7 @@ impl Drop for EndOnDrop<'_> {
         let Runner { operation, clock, .. } = self.0;
         if operation.is_running() {
             let error = "the operation failed because of an internal error".to_owned();
-            operation.end(OperationState::Failed, Some(error), clock.now());
+            operation.end(OperationState::Failed, Some(error), clock.wall_now());
         }
     }
 }
@@ -99,7 +99,7 @@ impl Runner {
         }
         // The cause is for the log; callers see the same text as in the response of any other call.
         let error = error.map(|error| Error::from(error).to_string());
-        self.operation.end(state, error, self.clock.now());
+        self.operation.end(state, error, self.clock.wall_now());
     }
 
     async fn walk(&self) -> store::Result<OperationState> {
@@ -174,7 +174,7 @@ impl Runner {
     fn count_event(&self, change: &ChangeJob, by: Option<&Actor>) {
         let event = match change.change {
             JobChange::Delete => {
-                let ended = Ended { how: EndKind::Deleted, at: self.clock.now(), by: by.cloned() };
+                let ended = Ended { how: EndKind::Deleted, at: self.clock.wall_now(), by: by.cloned() };
                 self.ended.push(change.seen.id.clone(), change.seen.topic.clone(), ended);
                 Event::Deleted
             }

@@ -13,7 +13,7 @@ use super::{
     },
 };
 use crate::job::{
-    Attributes, Body, Fingerprint, History, JobId, Outlet, RetrySchedule, Timestamp, Topic, Ttr,
+    Attributes, Body, DueKind, Fingerprint, History, JobId, Outlet, RetrySchedule, Timestamp, Topic, Ttr,
 };
 
 /// The codec of records, with a record to write and to read.
@@ -144,7 +144,7 @@ impl DueOrder {
     /// # Panics
     /// When there are no jobs.
     pub fn turn_over(&mut self) {
-        let (key, topic) = self.delayed.first().expect("has jobs");
+        let (key, topic) = self.delayed.first(DueKind::Elapsed).expect("has jobs");
         self.delayed.remove(&mut self.topics, key, topic);
         self.delayed.insert(&mut self.topics, Self::key(self.next), topic);
         self.next += 1;

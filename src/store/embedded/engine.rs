@@ -89,6 +89,22 @@ impl EmbeddedStore {
     }
 }
 
+/// Further behind the store's clock than this, the machine's clock is wrong, or the store's was.
+const MAX_BEHIND_MS: i64 = 24 * 3_600_000;
+
+/// The message for operators when the machine's clock is far behind the latest moment on which the store acted.
+fn clock_behind(wall_ahead_ms: i64) -> Option<Degraded> {
+    (wall_ahead_ms < -MAX_BEHIND_MS).then(|| Degraded {
+        part: "clock",
+        detail: format!(
+            "the machine's clock is {} hours behind the latest moment on which this store acted; correct the clock, or, if it \
+             is right now, stop the server and run linger store accept-clock",
+            wall_ahead_ms / -3_600_000
+        ),
+        is_unready: true,
+    })
+}
+
 #[async_trait]
 impl Store for EmbeddedStore {
     fn info(&self) -> EngineInfo {
@@ -349,7 +365,8 @@ impl Store for EmbeddedStore {
     }
 
     fn degraded(&self) -> Vec<Degraded> {
-        self.shared.space().degraded().into_iter().collect()
+        let clock = clock_behind(self.clock.wall_ahead_ms());
+        self.shared.space().degraded().into_iter().chain(clock).collect()
     }
 
     async fn space(&self) -> Result<StoreSpace> {

@@ -36,6 +36,7 @@ pub use engine::EmbeddedStore;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::fuzz_record;
 pub use options::{Durability, FreeSpace, OpenError, Options};
+pub use recovery::accept_clock::{AcceptedClock, accept_clock};
 pub use start::open;
 pub use verify::{
     backup::{backup, backup_to, remove_incomplete, restore, restore_from, restored_file},

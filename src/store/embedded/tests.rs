@@ -7,6 +7,7 @@ mod groups;
 mod later_versions;
 mod lists;
 mod load;
+mod moments;
 mod opening;
 mod promoting;
 mod snapshot;

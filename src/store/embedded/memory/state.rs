@@ -18,7 +18,7 @@ use super::{
     topics::{DelayedJobs, OutletNumber, Topics},
 };
 use crate::{
-    job::{Outlet, State, Timestamp},
+    job::{DueKind, Outlet, State, Timestamp},
     store::{
         TopicConfig, Totals,
         embedded::rows::{codec::Lease, key::RowKey},
@@ -183,12 +183,15 @@ impl Memory {
         Some((deadline, JobRef { key, outlet: *outlet, dead: false }))
     }
 
-    /// The next moment at which `promote` has work.
-    pub fn next_deadline(&self, dead_retention: Option<Duration>) -> Option<Timestamp> {
-        let delayed = self.delayed.first().map(|(key, _)| key.slot());
+    /// The next moment by the store's clock at which `promote` has work, while the machine's clock is ahead by
+    /// `wall_ahead_ms`.
+    pub fn next_deadline(&self, dead_retention: Option<Duration>, wall_ahead_ms: i64) -> Option<Timestamp> {
+        let first = |kind| self.delayed.first(kind).map(|(key, _)| key.slot());
+        let delayed = first(DueKind::Elapsed);
+        let moment = first(DueKind::Moment).map(|due| due.shifted(-wall_ahead_ms));
         let reserved = self.deadlines.first().map(|(deadline, _)| *deadline);
         let dead = self.earliest_death.zip(dead_retention).map(|(since, kept)| since.after(kept));
-        [delayed, reserved, dead].into_iter().flatten().min()
+        [delayed, moment, reserved, dead].into_iter().flatten().min()
     }
 
     /// Keeps the changes of the group. Calls `publish` with each outlet that may have gained its first ready job or

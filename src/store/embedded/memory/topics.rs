@@ -1,5 +1,5 @@
 //! The topics in memory and their outlets: the delayed and ready jobs of each outlet, the counts of the others, and the
-//! delayed jobs of all outlets by due time. Outlets are numbered, so that a job costs four bytes for its outlet; numbers
+//! delayed jobs of all outlets by due time and the clock that decides about it. Outlets are numbered, so that a job costs four bytes for its outlet; numbers
 //! are reused.
 
 use std::{
@@ -10,8 +10,8 @@ use std::{
 
 use super::due_counts::DueCounts;
 use crate::{
-    job::{HostNumber, Outlet, Timestamp, Topic, TopicPattern},
-    store::{Minute, TopicConfig, TopicStats, embedded::rows::key::RowKey},
+    job::{DueKind, HostNumber, Outlet, Timestamp, Topic, TopicPattern},
+    store::{Minute, Span, TopicConfig, TopicStats, embedded::rows::key::RowKey},
 };
 
 /// The number of an outlet while memory knows it.
@@ -30,11 +30,65 @@ impl OutletNumber {
     }
 }
 
+/// One of each for jobs that are due once time has elapsed, and for those that go by the machine's clock. How the two
+/// interleave changes when that clock is set, so they are never in one order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct ByKind<T> {
+    pub elapsed: T,
+    pub moments: T,
+}
+
+impl<T> ByKind<T> {
+    pub fn get(&self, kind: DueKind) -> &T {
+        match kind {
+            DueKind::Elapsed => &self.elapsed,
+            DueKind::Moment => &self.moments,
+        }
+    }
+
+    pub fn get_mut(&mut self, kind: DueKind) -> &mut T {
+        match kind {
+            DueKind::Elapsed => &mut self.elapsed,
+            DueKind::Moment => &mut self.moments,
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        [&self.elapsed, &self.moments].into_iter()
+    }
+}
+
+impl ByKind<BTreeSet<RowKey>> {
+    pub fn contains(&self, key: RowKey) -> bool {
+        self.get(key.kind()).contains(&key)
+    }
+
+    pub fn len(&self) -> usize {
+        self.elapsed.len() + self.moments.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.elapsed.is_empty() && self.moments.is_empty()
+    }
+}
+
+impl ByKind<DueCounts> {
+    /// The jobs due in each step of `span`, by the machine's clock, which is ahead of the store's by `wall_ahead_ms`.
+    pub fn count(&self, span: &Span, wall_ahead_ms: i64) -> Vec<u64> {
+        let elapsed = self.elapsed.count(&span.shifted(-wall_ahead_ms));
+        elapsed
+            .into_iter()
+            .zip(self.moments.count(span))
+            .map(|(elapsed, moments)| elapsed + moments)
+            .collect()
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct OutletState {
     pub outlet: Outlet,
     /// The delayed jobs. Change them through [`DelayedJobs`].
-    pub delayed: BTreeSet<RowKey>,
+    pub delayed: ByKind<BTreeSet<RowKey>>,
     /// The ready jobs, each with the moment it became ready.
     pub ready: BTreeMap<RowKey, Timestamp>,
     pub reserved: u64,
@@ -42,7 +96,7 @@ pub(crate) struct OutletState {
     /// What is set for the topic. Only its plain outlet has it.
     pub config: Arc<TopicConfig>,
     /// The delayed jobs of all outlets of the topic by due time. Only its plain outlet has them.
-    pub due_counts: DueCounts,
+    pub due_counts: ByKind<DueCounts>,
     /// The topic's outlets of jobs with a callback of their own. Only its plain outlet has them.
     hosts: BTreeMap<HostNumber, OutletNumber>,
 }
@@ -51,12 +105,12 @@ impl OutletState {
     fn new(outlet: Outlet) -> Self {
         Self {
             outlet,
-            delayed: BTreeSet::new(),
+            delayed: ByKind::default(),
             ready: BTreeMap::new(),
             reserved: 0,
             dead: 0,
             config: Arc::default(),
-            due_counts: DueCounts::default(),
+            due_counts: ByKind::default(),
             hosts: BTreeMap::new(),
         }
     }
@@ -70,15 +124,16 @@ impl OutletState {
             && self.hosts.is_empty()
     }
 
-    /// What it adds to the statistics of its topic.
-    fn stats(&self) -> TopicStats {
+    /// What it adds to the statistics of its topic, while the machine's clock is ahead by `wall_ahead_ms`.
+    fn stats(&self, wall_ahead_ms: i64) -> TopicStats {
+        let shown = |key: &RowKey| key.shown_slot(wall_ahead_ms);
         TopicStats {
             delayed: self.delayed.len() as u64,
             ready: self.ready.len() as u64,
             reserved: self.reserved,
             dead: self.dead,
-            next_due: self.delayed.first().map(|key| key.slot()),
-            oldest_ready: self.ready.first_key_value().map(|(key, _)| key.slot()),
+            next_due: self.delayed.iter().filter_map(|keys| keys.first().map(shown)).min(),
+            oldest_ready: self.ready.first_key_value().map(|(key, _)| shown(key)),
             config: (*self.config).clone(),
         }
     }
@@ -143,7 +198,7 @@ impl Topics {
     }
 
     /// The counts of delayed jobs of the outlet's topic.
-    fn due_counts_mut(&mut self, outlet: OutletNumber) -> &mut DueCounts {
+    fn due_counts_mut(&mut self, outlet: OutletNumber) -> &mut ByKind<DueCounts> {
         let Outlet { topic, host } = &self.get(outlet).outlet;
         let plain = match host {
             None => outlet,
@@ -197,11 +252,12 @@ impl Topics {
         self.by_name().flat_map(|(plain, _)| self.outlets_of(plain))
     }
 
-    /// The statistics of the topic with this plain outlet, over all its outlets.
-    pub fn stats(&self, plain: OutletNumber) -> TopicStats {
-        let mut stats = self.get(plain).stats();
+    /// The statistics of the topic with this plain outlet, over all its outlets. The machine's clock is ahead of the store's
+    /// by `wall_ahead_ms`, and the statistics show its times.
+    pub fn stats(&self, plain: OutletNumber, wall_ahead_ms: i64) -> TopicStats {
+        let mut stats = self.get(plain).stats(wall_ahead_ms);
         for (_, other) in self.outlets_of(plain).skip(1) {
-            let other = other.stats();
+            let other = other.stats(wall_ahead_ms);
             stats.delayed += other.delayed;
             stats.ready += other.ready;
             stats.reserved += other.reserved;
@@ -217,55 +273,58 @@ impl Topics {
 /// known; this index keeps the first key of each outlet, so that the next job of all outlets is known too.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct DelayedJobs {
-    first_keys: BTreeSet<(RowKey, OutletNumber)>,
-    due_counts: DueCounts,
+    first_keys: ByKind<BTreeSet<(RowKey, OutletNumber)>>,
+    due_counts: ByKind<DueCounts>,
 }
 
 impl DelayedJobs {
-    /// The delayed job of any outlet that is due first.
-    pub fn first(&self) -> Option<(RowKey, OutletNumber)> {
-        self.first_keys.first().copied()
+    /// The delayed job of a kind, of any outlet, that is due first.
+    pub fn first(&self, kind: DueKind) -> Option<(RowKey, OutletNumber)> {
+        self.first_keys.get(kind).first().copied()
     }
 
-    /// The first key of every outlet that has delayed jobs.
-    pub fn first_keys(&self) -> &BTreeSet<(RowKey, OutletNumber)> {
+    /// The first key of each kind of every outlet that has delayed jobs.
+    pub fn first_keys(&self) -> &ByKind<BTreeSet<(RowKey, OutletNumber)>> {
         &self.first_keys
     }
 
     /// The delayed jobs of all topics by due time.
-    pub fn due_counts(&self) -> &DueCounts {
+    pub fn due_counts(&self) -> &ByKind<DueCounts> {
         &self.due_counts
     }
 
     pub fn insert(&mut self, topics: &mut Topics, key: RowKey, outlet: OutletNumber) {
-        let due = Minute::containing(key.slot());
-        self.due_counts.add(due);
-        topics.due_counts_mut(outlet).add(due);
-        let delayed = &mut topics.get_mut(outlet).delayed;
+        let (due, kind) = (Minute::containing(key.slot()), key.kind());
+        self.due_counts.get_mut(kind).add(due);
+        topics.due_counts_mut(outlet).get_mut(kind).add(due);
+        let delayed = topics.get_mut(outlet).delayed.get_mut(kind);
         let first = delayed.first().copied();
         delayed.insert(key);
         if first.is_none_or(|first| key < first) {
+            let first_keys = self.first_keys.get_mut(kind);
             if let Some(first) = first {
-                self.first_keys.remove(&(first, outlet));
+                first_keys.remove(&(first, outlet));
             }
-            self.first_keys.insert((key, outlet));
+            first_keys.insert((key, outlet));
         }
     }
 
     /// Removes a job; `false` when it is not there.
     pub fn remove(&mut self, topics: &mut Topics, key: RowKey, outlet: OutletNumber) -> bool {
-        let delayed = &mut topics.get_mut(outlet).delayed;
+        let kind = key.kind();
+        let delayed = topics.get_mut(outlet).delayed.get_mut(kind);
         if !delayed.remove(&key) {
             return false;
         }
-        if self.first_keys.remove(&(key, outlet))
+        let first_keys = self.first_keys.get_mut(kind);
+        if first_keys.remove(&(key, outlet))
             && let Some(first) = delayed.first()
         {
-            self.first_keys.insert((*first, outlet));
+            first_keys.insert((*first, outlet));
         }
         let due = Minute::containing(key.slot());
-        self.due_counts.remove(due);
-        topics.due_counts_mut(outlet).remove(due);
+        self.due_counts.get_mut(kind).remove(due);
+        topics.due_counts_mut(outlet).get_mut(kind).remove(due);
         true
     }
 }

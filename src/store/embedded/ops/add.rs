@@ -2,7 +2,7 @@
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{Attributes, History, HostNumber, State, TopicFilter},
+    job::{Attributes, History, HostNumber, Job, Timestamp, TopicFilter},
     store::{
         AddJob, Added, Result,
         embedded::{
@@ -28,7 +28,8 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
         return Ok(Ok(if head.fingerprint == job.fingerprint {
             Added::Replayed(txn.to_job(found.job_ref, &found.content))
         } else {
-            Added::Exists { state: txn.memory.job_state(found.job_ref), due_at: head.due_at }
+            let Job { state, due_at, .. } = txn.to_job(found.job_ref, &found.content);
+            Added::Exists { state, due_at }
         }));
     }
     if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
@@ -37,8 +38,9 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
     let mut head = RecordHead {
         id: job.id.clone(),
         topic: job.topic.clone(),
-        due_at: job.due.resolve(txn.now),
-        created_at: txn.now.rounded_down,
+        // Set below.
+        due_at: Timestamp::from_millis(0),
+        created_at: txn.wall_now().rounded_down,
         ttr: job.ttr,
         attempts: 0,
         max_attempts: job.max_attempts,
@@ -52,6 +54,7 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
         other: Attributes::default(),
     };
     head.other.set_trace(job.trace.as_ref());
+    txn.set_due(&mut head, job.due);
     if let Some(callback) = &job.callback {
         let seed = txn.db.store_head().store.0;
         head.set_callback(callback.clone(), HostNumber::new(&seed, callback.url.origin()));
@@ -59,7 +62,6 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
     let record = Record { head, body: job.body.clone() };
     let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
     let outlet = txn.memory.outlet(&record.head.outlet());
-    txn.insert_waiting(hash, outlet, &record)?;
-    let state = if record.head.due_at <= txn.now.rounded_down { State::Ready } else { State::Delayed };
-    Ok(Ok(Added::Created(record.to_job(state, None))))
+    let job_ref = txn.insert_waiting(hash, outlet, &record)?;
+    Ok(Ok(Added::Created(txn.to_job(job_ref, &record))))
 }

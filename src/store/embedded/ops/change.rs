@@ -36,7 +36,7 @@ pub(crate) fn patch(
     head.max_attempts = patch.max_attempts.unwrap_or(head.max_attempts);
     head.retry = patch.retry.clone().unwrap_or(head.retry);
     if patch.due.is_some() {
-        head.remember(HistoryEvent::Rescheduled, by, txn.now);
+        head.remember(HistoryEvent::Rescheduled, by, txn.wall_now());
     }
     let grows = head.retry.steps().len() > retry_steps
         || patch.body.as_ref().is_some_and(|new| new.as_bytes().len() > body.as_bytes().len());
@@ -46,7 +46,7 @@ pub(crate) fn patch(
     let mut record = Record { head, body: patch.body.clone().unwrap_or(body) };
     let job_ref = match patch.due {
         Some(due) => {
-            record.head.due_at = due.resolve(txn.now);
+            txn.set_due(&mut record.head, due);
             txn.remove(hash, job_ref)?;
             txn.insert_waiting(hash, job_ref.outlet, &record)?
         }
@@ -86,11 +86,11 @@ pub(crate) fn requeue(
         return Ok(Err(full));
     }
     let FoundJob { hash, job_ref, content: mut record } = found;
-    record.head.remember(HistoryEvent::Requeued, by, txn.now);
+    record.head.remember(HistoryEvent::Requeued, by, txn.wall_now());
     record.head.attempts = 0;
     record.head.reason = None;
     record.head.dead_at = None;
-    record.head.due_at = txn.now.after(delay.as_duration());
+    txn.set_delay(&mut record.head, delay.as_duration());
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_waiting(hash, job_ref.outlet, &record)?;
     Ok(Ok(Requeued::Done(Box::new(txn.to_job(job_ref, &record)))))

@@ -84,9 +84,9 @@ pub(crate) fn release(
         return bury_job(txn, found, &lease, release.reason.clone(), end).map(Ok);
     }
     let FoundJob { hash, job_ref, content: mut record } = found;
-    record.head.remember_attempt(&lease, AttemptEnd::Released, release.reason.as_ref(), txn.now);
+    txn.remember_attempt(&mut record.head, &lease, AttemptEnd::Released, release.reason.as_ref());
     let step = record.head.retry.after_release(lease.attempts);
-    record.head.due_at = txn.now.after(release.delay.map_or(step, Delay::as_duration));
+    txn.set_delay(&mut record.head, release.delay.map_or(step, Delay::as_duration));
     record.head.attempts = lease.attempts;
     record.head.reason = release.reason.clone();
     txn.remove(hash, job_ref)?;
@@ -137,7 +137,7 @@ fn bury_job(
     (end, default_reason): (AttemptEnd, &str),
 ) -> SqlResult<Held> {
     let FoundJob { hash, job_ref, content: mut record } = found;
-    record.head.remember_attempt(lease, end, reason.as_ref(), txn.now);
+    txn.remember_attempt(&mut record.head, lease, end, reason.as_ref());
     record.head.attempts = lease.attempts;
     record.head.reason = reason.or_else(|| Reason::new(default_reason));
     txn.remove(hash, job_ref)?;

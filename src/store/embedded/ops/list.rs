@@ -73,8 +73,8 @@ pub(crate) fn list(
     let after: Option<Position> = after.and_then(|after| after.0.parse().ok());
     let after = after.as_ref();
     let candidates = match filter.state {
-        State::Delayed | State::Ready => waiting(txn.memory, filter, order, after),
-        State::Reserved => reserved(txn.memory, filter, order, after),
+        State::Delayed | State::Ready => waiting(txn, filter, order, after),
+        State::Reserved => reserved(txn, filter, order, after),
         State::Dead => dead(txn, filter, order, after)?,
     };
     let (mut page, mut last) = (JobPage { jobs: Vec::new(), next: None, examined: 0 }, None);
@@ -89,7 +89,8 @@ pub(crate) fn list(
         match txn.db.read_listed(Table::for_job(is_dead), key)? {
             Ok((head, body_bytes)) => {
                 let lease = txn.memory.lease(key).filter(|_| !is_dead);
-                let job = Record { head, body: Body::from_stored(Bytes::new()) }.to_job(filter.state, lease);
+                let record = Record { head, body: Body::from_stored(Bytes::new()) };
+                let job = record.to_job(filter.state, lease, txn.wall_ahead_ms);
                 page.jobs.extend(filter.matches(&job).then_some(ListedJob { job, body_bytes }));
             }
             Err(why) => txn.set_aside(key, is_dead, why)?,
@@ -126,20 +127,25 @@ fn bounds<T: Ord + Copy>(from: T, to: T, order: Order, after: Option<T>) -> Opti
     (from < to && bounds != (Bound::Excluded(to), Bound::Excluded(to))).then_some(bounds)
 }
 
-fn key_range(filter: &JobFilter) -> (RowKey, RowKey) {
-    let from = filter.from.map_or(RowKey::START, RowKey::first_at);
-    (from, filter.to.map_or(RowKey::END, |to| RowKey::first_at(to.after(CROWDED))))
+/// The keys that the filter may allow. It names times of the machine's clock, and keys may be of the store's, so the range
+/// is wide enough for both.
+fn key_range(filter: &JobFilter, wall_ahead_ms: i64) -> (RowKey, RowKey) {
+    let first = |from: Timestamp| RowKey::first_at(from.min(from.shifted(-wall_ahead_ms)));
+    let end = |to: Timestamp| RowKey::first_at(to.max(to.shifted(-wall_ahead_ms)).after(CROWDED));
+    (filter.from.map_or(RowKey::START, first), filter.to.map_or(RowKey::END, end))
 }
 
 /// The next delayed or ready jobs.
-fn waiting(memory: &Memory, filter: &JobFilter, order: Order, after: Option<&Position>) -> Vec<Candidate> {
-    let (from, to) = key_range(filter);
+fn waiting(txn: &WriteTxn<'_>, filter: &JobFilter, order: Order, after: Option<&Position>) -> Vec<Candidate> {
+    let (memory, (from, to)) = (&*txn.memory, key_range(filter, txn.wall_ahead_ms));
     let Some(range) = bounds(from, to, order, after.and_then(Position::key)) else { return Vec::new() };
-    let keys = outlets(memory, filter).into_iter().map(|outlet| {
+    let keys = outlets(memory, filter).into_iter().flat_map(|outlet| {
         let outlet = memory.topics().get(outlet);
-        let keys: Box<dyn DoubleEndedIterator<Item = RowKey>> = match filter.state {
-            State::Delayed => Box::new(outlet.delayed.range(range).copied()),
-            _ => Box::new(outlet.ready.range(range).map(|(key, _)| *key)),
+        let keys: Vec<Box<dyn DoubleEndedIterator<Item = RowKey>>> = match filter.state {
+            State::Delayed => {
+                outlet.delayed.iter().map(|keys| Box::new(keys.range(range).copied()) as _).collect()
+            }
+            _ => vec![Box::new(outlet.ready.range(range).map(|(key, _)| *key))],
         };
         keys
     });
@@ -173,14 +179,21 @@ fn merge<I: DoubleEndedIterator<Item = RowKey>>(
 }
 
 /// The next reserved jobs of all topics.
-fn reserved(memory: &Memory, filter: &JobFilter, order: Order, after: Option<&Position>) -> Vec<Candidate> {
+fn reserved(
+    txn: &WriteTxn<'_>,
+    filter: &JobFilter,
+    order: Order,
+    after: Option<&Position>,
+) -> Vec<Candidate> {
+    let memory = &*txn.memory;
+    let stored = |moment: Timestamp| moment.shifted(-txn.wall_ahead_ms);
     let allowed = filter.topic.as_ref().map(|_| {
         let mut allowed = outlets(memory, filter);
         allowed.sort_unstable();
         allowed
     });
-    let from = (filter.from.unwrap_or(Timestamp::from_millis(0)), RowKey::START);
-    let to = filter.to.map_or((Timestamp::MAX, RowKey::END), |to| (to, RowKey::START));
+    let from = (filter.from.map_or(Timestamp::from_millis(0), stored), RowKey::START);
+    let to = filter.to.map_or((Timestamp::MAX, RowKey::END), |to| (stored(to), RowKey::START));
     let after = after.and_then(|after| Some((Timestamp::from_millis(after.moment_ms), after.key()?)));
     let Some(range) = bounds(from, to, order, after) else { return Vec::new() };
     let deadlines = memory.deadlines().range(range);
@@ -204,7 +217,7 @@ fn dead(
 ) -> SqlResult<Vec<Candidate>> {
     let is_ascending = order == Order::Ascending;
     let Some(topic) = &filter.topic else {
-        let (mut from, mut to) = key_range(filter);
+        let (mut from, mut to) = key_range(filter, txn.wall_ahead_ms);
         match (order, after.and_then(Position::key)) {
             (Order::Ascending, Some(after)) => from = from.max(after.next()),
             (Order::Descending, Some(after)) => to = to.min(after),

@@ -2,7 +2,7 @@
 
 use super::{MAX_STEP_BYTES, write_txn::WriteTxn};
 use crate::{
-    job::{AttemptEnd, Reason, Timestamp},
+    job::{AttemptEnd, DueKind, Reason, Timestamp},
     store::{
         Move, MoveKind, Promoted,
         embedded::{
@@ -23,9 +23,11 @@ pub(crate) fn promote(txn: &mut WriteTxn<'_>, limit: usize) -> SqlResult<Promote
     let mut moves = Vec::new();
     let mut budget = limit.max(1);
     end_reservations(txn, &mut budget, &mut moves)?;
-    end_delays(txn, &mut budget, &mut moves);
+    for kind in [DueKind::Elapsed, DueKind::Moment] {
+        end_delays(txn, kind, &mut budget, &mut moves);
+    }
     expire_dead_letters(txn, &mut budget, &mut moves)?;
-    let next = txn.memory.next_deadline(txn.options.dead_retention);
+    let next = txn.memory.next_deadline(txn.options.dead_retention, txn.wall_ahead_ms);
     // The engine waits for the next deadline, unless its caller does.
     let wakes_caller = next.filter(|_| !txn.options.promotes_by_itself);
     txn.effects.promotion = Some((limit, wakes_caller.unwrap_or(Timestamp::MAX)));
@@ -62,7 +64,7 @@ fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<
     let lease = txn.memory.lease(job_ref.key).cloned();
     let attempts = lease.as_ref().map_or(record.head.attempts, |lease| lease.attempts);
     if let Some(lease) = lease {
-        record.head.remember_attempt(&lease, AttemptEnd::Expired, None, txn.now);
+        txn.remember_attempt(&mut record.head, &lease, AttemptEnd::Expired, None);
     }
     txn.remove(hash, job_ref)?;
     record.head.attempts = attempts;
@@ -71,19 +73,20 @@ fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<
         txn.insert_dead(hash, job_ref.outlet, &mut record)?;
         return Ok(Some(MoveKind::Died));
     }
-    record.head.due_at = txn.now.after(record.head.retry.after_expiry(attempts));
+    let delay = record.head.retry.after_expiry(attempts);
+    txn.set_delay(&mut record.head, delay);
     txn.insert_waiting(hash, job_ref.outlet, &record)?;
     Ok(Some(MoveKind::Expired))
 }
 
-fn end_delays(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) {
-    let now = txn.now.rounded_down;
+fn end_delays(txn: &mut WriteTxn<'_>, kind: DueKind, budget: &mut usize, moves: &mut Vec<Move>) {
+    let (now, since) = (txn.now_of(kind).rounded_down, txn.now.rounded_down);
     while *budget > 0
-        && let Some((key, outlet)) = txn.memory.delayed().first()
+        && let Some((key, outlet)) = txn.memory.delayed().first(kind)
         && key.slot() <= now
     {
         *budget -= 1;
-        txn.change_state(JobRef { key, outlet, dead: false }, JobState::Ready { since: now });
+        txn.change_state(JobRef { key, outlet, dead: false }, JobState::Ready { since });
         let topic = txn.memory.topics().get(outlet).outlet.topic.clone();
         moves.push(Move { topic, kind: MoveKind::Ready, late: now.since(key.slot()) });
     }
@@ -102,8 +105,7 @@ fn expire_dead_letters(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut V
     for key in keys {
         *budget -= 1;
         if let Some(head) = delete_dead_letter(txn, key)? {
-            let dead_at = head.dead_at.unwrap_or(key.slot());
-            let late = txn.now.rounded_down.since(dead_at.after(kept));
+            let late = txn.now.rounded_down.since(key.slot().after(kept));
             moves.push(Move { topic: head.topic, kind: MoveKind::Forgotten, late });
         }
     }

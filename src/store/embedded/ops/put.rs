@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{topics::publish_config, write_txn::WriteTxn};
 use crate::{
-    job::{Actor, HostNumber, Job, Outlet, State, TopicFilter},
+    job::{Actor, DueKind, HostNumber, Job, Outlet, State, TopicFilter},
     store::{
         JobRecord, Put, Result, TopicRecord,
         embedded::{
@@ -42,7 +42,7 @@ fn put_one(txn: &mut WriteTxn<'_>, record: &JobRecord) -> SqlResult<Result<Put>>
     match (record.job.state, lease_of(record)) {
         (State::Dead, _) => insert_dead(txn, hash, outlet, &stored)?,
         (State::Reserved, Some(lease)) => {
-            let key = txn.db.free_key(Table::Live, stored.head.due_at)?;
+            let key = txn.db.free_key(Table::Live, stored.head.due_at, stored.head.due_kind())?;
             txn.db.insert(Table::Live, key, &stored)?;
             txn.db.set_lease(key, &lease)?;
             txn.memory.insert(hash, JobRef { key, outlet, dead: false }, JobState::Reserved(lease));
@@ -100,7 +100,7 @@ fn lease_of(record: &JobRecord) -> Option<Lease> {
 /// Stores a dead letter under a key of its moment of death.
 fn insert_dead(txn: &mut WriteTxn<'_>, hash: IdHash, outlet: OutletNumber, record: &Record) -> SqlResult<()> {
     let died_at = record.head.dead_at.unwrap_or(txn.now.rounded_down);
-    let key = txn.db.free_key(Table::Dead, died_at)?;
+    let key = txn.db.free_key(Table::Dead, died_at, DueKind::Elapsed)?;
     txn.db.insert(Table::Dead, key, record)?;
     txn.memory.insert(hash, JobRef { key, outlet, dead: true }, JobState::Dead);
     if txn.memory.earliest_death().is_none_or(|since| died_at < since) {

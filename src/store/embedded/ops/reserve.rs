@@ -42,9 +42,9 @@ pub(crate) fn reserve(
         };
         granted.push(Reservation {
             claim: granted.len(),
-            job: record.to_job(State::Reserved, Some(&lease)),
+            job: record.to_job(State::Reserved, Some(&lease), txn.wall_ahead_ms),
             receipt: lease.receipt.clone(),
-            late: txn.now.rounded_down.since(record.head.due_at),
+            late: txn.now_of(record.head.due_kind()).rounded_down.since(record.head.due_at),
             waited: txn.now.rounded_down.since(since),
         });
         let before = txn.set_lease(JobRef { key, outlet, dead: false }, lease)?;

@@ -23,20 +23,21 @@ pub(crate) fn get(txn: &mut WriteTxn<'_>, scope: &TopicFilter, id: &JobId) -> Sq
 pub(crate) fn topic(txn: &WriteTxn<'_>, name: &Topic) -> Option<TopicStats> {
     let topics = txn.memory.topics();
     let plain = topics.find_topic(name.as_str())?;
-    (!topics.get(plain).is_forgettable()).then(|| topics.stats(plain))
+    (!topics.get(plain).is_forgettable()).then(|| topics.stats(plain, txn.wall_ahead_ms))
 }
 
 /// See [`crate::store::Store::timeline`].
 pub(crate) fn timeline(txn: &WriteTxn<'_>, topic: Option<&Topic>, span: &Span) -> Timeline {
     let memory = &txn.memory;
     let Some(topic) = topic else {
-        return Timeline { counts: memory.delayed().due_counts().count(span), totals: memory.totals() };
+        let counts = memory.delayed().due_counts().count(span, txn.wall_ahead_ms);
+        return Timeline { counts, totals: memory.totals() };
     };
     let Some(plain) = memory.topics().find_topic(topic.as_str()) else {
         return Timeline { counts: vec![0; span.steps()], totals: Totals::default() };
     };
-    let counts = memory.topics().get(plain).due_counts.count(span);
-    Timeline { counts, totals: memory.topics().stats(plain).totals() }
+    let counts = memory.topics().get(plain).due_counts.count(span, txn.wall_ahead_ms);
+    Timeline { counts, totals: memory.topics().stats(plain, txn.wall_ahead_ms).totals() }
 }
 
 /// See [`crate::store::Store::topics`].
@@ -50,7 +51,10 @@ pub(crate) fn topics(
     let patterns = scope.in_order();
     let found = patterns.iter().flat_map(|pattern| topics.matching(pattern, after));
     let known = found.filter(|(_, plain)| !plain.is_forgettable());
-    known.take(limit).map(|(ix, plain)| (plain.outlet.topic.clone(), topics.stats(ix))).collect()
+    known
+        .take(limit)
+        .map(|(ix, plain)| (plain.outlet.topic.clone(), topics.stats(ix, txn.wall_ahead_ms)))
+        .collect()
 }
 
 /// Changes the configuration of a topic, and returns the new one. Resuming delivery and changing the callback notify the

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use crate::{
     clock::Clock,
-    job::{Job, JobId, Now, Outlet, Timestamp, Topic, TopicFilter},
+    job::{AttemptEnd, Due, DueKind, Job, JobId, Now, Outlet, Reason, Timestamp, Topic, TopicFilter},
     store::{
         Error, TopicConfig,
         embedded::{
@@ -46,7 +46,10 @@ pub(crate) struct WriteTxn<'a> {
     pub db: &'a mut Db,
     pub memory: &'a mut Memory,
     pub effects: &'a mut CommitEffects,
+    /// The store's clock, by which time elapses.
     pub now: Now,
+    /// By how much the machine's clock is ahead of it.
+    pub wall_ahead_ms: i64,
     pub clock: &'a dyn Clock,
     pub options: &'a Options,
     /// How much disk space is left.
@@ -65,9 +68,23 @@ impl WriteTxn<'_> {
     /// Reads the clock for the next operation of the group.
     pub fn next_operation(&mut self) {
         self.now = self.clock.read();
+        self.wall_ahead_ms = self.clock.wall_ahead_ms();
     }
 
-    /// How long until `moment`; zero when it has passed.
+    /// The machine's clock, by which moments come, and which callers see.
+    pub fn wall_now(&self) -> Now {
+        self.now.shifted(self.wall_ahead_ms)
+    }
+
+    /// The present time by the clock that decides about jobs of this kind.
+    pub fn now_of(&self, kind: DueKind) -> Now {
+        match kind {
+            DueKind::Elapsed => self.now,
+            DueKind::Moment => self.wall_now(),
+        }
+    }
+
+    /// How long until `moment` of the store's clock; zero when it has passed.
     pub fn time_until(&self, moment: Timestamp) -> Duration {
         time_until(self.clock, moment)
     }
@@ -115,15 +132,38 @@ impl WriteTxn<'_> {
         scope.is_all() || scope.allows(&self.memory.topics().get(job_ref.outlet).outlet.topic)
     }
 
-    /// The job as callers see it.
-    pub fn to_job(&self, job_ref: JobRef, record: &Record) -> Job {
-        record
-            .to_job(self.memory.job_state(job_ref), self.memory.lease(job_ref.key).filter(|_| !job_ref.dead))
+    /// Adds the attempt that was made under `lease`, and ends now, to the history of `head`.
+    pub fn remember_attempt(
+        &self,
+        head: &mut RecordHead,
+        lease: &Lease,
+        end: AttemptEnd,
+        reason: Option<&Reason>,
+    ) {
+        let took = self.now.rounded_down.since(lease.since);
+        head.remember_attempt(lease, end, reason, took, self.wall_now());
     }
 
-    /// The state of a waiting job that is due at `due_at`.
-    pub fn waiting_state(&self, due_at: Timestamp) -> JobState {
-        if due_at <= self.now.rounded_down {
+    /// Sets the due time of a job that waits for `delay` from now.
+    pub fn set_delay(&self, head: &mut RecordHead, delay: Duration) {
+        head.set_due(self.now.after(delay), DueKind::Elapsed);
+    }
+
+    /// Sets the due time that a client asked for.
+    pub fn set_due(&self, head: &mut RecordHead, due: Due) {
+        let kind = due.kind();
+        head.set_due(due.resolve(self.now_of(kind)), kind);
+    }
+
+    /// The job as callers see it.
+    pub fn to_job(&self, job_ref: JobRef, record: &Record) -> Job {
+        let lease = self.memory.lease(job_ref.key).filter(|_| !job_ref.dead);
+        record.to_job(self.memory.job_state(job_ref), lease, self.wall_ahead_ms)
+    }
+
+    /// The state of a waiting job.
+    pub fn waiting_state(&self, head: &RecordHead) -> JobState {
+        if head.due_at <= self.now_of(head.due_kind()).rounded_down {
             JobState::Ready { since: self.now.rounded_down }
         } else {
             JobState::Delayed
@@ -137,9 +177,10 @@ impl WriteTxn<'_> {
         outlet: OutletNumber,
         record: &Record,
     ) -> SqlResult<JobRef> {
-        let job_ref = JobRef { key: self.db.free_key(Table::Live, record.head.due_at)?, outlet, dead: false };
+        let key = self.db.free_key(Table::Live, record.head.due_at, record.head.due_kind())?;
+        let job_ref = JobRef { key, outlet, dead: false };
         self.db.insert(Table::Live, job_ref.key, record)?;
-        let place = self.waiting_state(record.head.due_at);
+        let place = self.waiting_state(&record.head);
         self.announce_ready(outlet, &place);
         self.memory.insert(hash, job_ref, place);
         Ok(job_ref)
@@ -153,8 +194,9 @@ impl WriteTxn<'_> {
         record: &mut Record,
     ) -> SqlResult<JobRef> {
         let now = self.now.rounded_down;
-        record.head.dead_at = Some(now);
-        let job_ref = JobRef { key: self.db.free_key(Table::Dead, now)?, outlet, dead: true };
+        record.head.dead_at = Some(self.wall_now().rounded_down);
+        let job_ref =
+            JobRef { key: self.db.free_key(Table::Dead, now, DueKind::Elapsed)?, outlet, dead: true };
         self.db.insert(Table::Dead, job_ref.key, record)?;
         self.memory.insert(hash, job_ref, JobState::Dead);
         if self.memory.earliest_death().is_none_or(|since| now < since) {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    job::{HostNumber, Outlet, Timestamp, Topic},
+    job::{DueKind, HostNumber, Outlet, Timestamp, Topic},
     store::embedded::{
         memory::{
             job_index::{IdHash, IdHasher, JobRef},
@@ -36,8 +36,9 @@ pub(crate) struct UnsoundRows {
 }
 
 /// Loads the rows into the empty memory of `txn` and repairs inconsistencies, within the present transaction.
-pub(crate) fn load(txn: &mut WriteTxn<'_>, clock: Timestamp) -> SqlResult<()> {
-    let unsound = read(txn.memory, txn.db, clock)?;
+pub(crate) fn load(txn: &mut WriteTxn<'_>, mark: Timestamp) -> SqlResult<()> {
+    let wall_now = txn.wall_now().rounded_down;
+    let unsound = read(txn.memory, txn.db, mark, wall_now)?;
     for topic in unsound.topics {
         tracing::error!(topic, "the stored settings of a topic are damaged and ignored; set them again");
     }
@@ -63,10 +64,19 @@ pub(crate) fn load(txn: &mut WriteTxn<'_>, clock: Timestamp) -> SqlResult<()> {
     Ok(())
 }
 
-/// Loads the rows into `memory`, which is empty, and changes nothing on disk. Jobs that were due at `clock`, the
+/// Loads the rows into `memory`, which is empty, and changes nothing on disk. Jobs that were due at `mark`, the
 /// latest moment of the last run, are ready; the others stay delayed until the next promotion, also when they
-/// are due by now.
-pub(crate) fn read(memory: &mut Memory, db: &Db, clock: Timestamp) -> SqlResult<UnsoundRows> {
+/// are due by now. A job with a moment is not ready if that is to come by the machine's clock.
+pub(crate) fn read(
+    memory: &mut Memory,
+    db: &Db,
+    mark: Timestamp,
+    wall_now: Timestamp,
+) -> SqlResult<UnsoundRows> {
+    let is_due = |key: RowKey| match key.kind() {
+        DueKind::Elapsed => key.slot() <= mark,
+        DueKind::Moment => key.slot() <= mark.min(wall_now),
+    };
     let mut unsound = UnsoundRows::default();
     for topic in db.topic_configs()? {
         match topic {
@@ -86,7 +96,7 @@ pub(crate) fn read(memory: &mut Memory, db: &Db, clock: Timestamp) -> SqlResult<
     }
     read_table(memory, db, Table::Live, &mut unsound, |key| match leases.remove(&key) {
         Some(lease) => JobState::Reserved(lease),
-        None if key.slot() <= clock => JobState::Ready { since: key.slot() },
+        None if is_due(key) => JobState::Ready { since: key.slot() },
         None => JobState::Delayed,
     })?;
     unsound.stray_leases = leases.into_keys().collect();

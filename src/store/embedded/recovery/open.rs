@@ -64,6 +64,17 @@ impl<'a> StoreOpener<'a> {
         Self { options, clock, metrics, db_path, wal_path }
     }
 
+    /// For a store that must be there, and that is not served.
+    pub fn existing(
+        options: &'a Options,
+        clock: &'a dyn Clock,
+        metrics: &'a EngineMetrics,
+    ) -> Result<Self, OpenError> {
+        let opener = Self::new(options, clock, metrics);
+        std::fs::metadata(&opener.db_path).map_err(io_at(&opener.db_path))?;
+        Ok(opener)
+    }
+
     /// Opens the store, creating it when there is none.
     pub fn open(&self) -> Result<OpenedStore, OpenError> {
         create_dir(&self.options.data_dir).map_err(io_at(&self.options.data_dir))?;
@@ -76,7 +87,7 @@ impl<'a> StoreOpener<'a> {
     }
 
     /// Opens the database if it and its log belong together.
-    fn open_db(&self, data_dir: &DataDir) -> Result<Db, OpenError> {
+    pub(super) fn open_db(&self, data_dir: &DataDir) -> Result<Db, OpenError> {
         let wal = WalState::inspect(&self.wal_path).map_err(io_at(&self.wal_path))?;
         let is_new = match std::fs::metadata(&self.db_path) {
             Ok(file) => file.len() == 0,
@@ -143,6 +154,7 @@ impl<'a> StoreOpener<'a> {
             memory: &mut memory,
             effects: &mut effects,
             now,
+            wall_ahead_ms: self.clock.wall_ahead_ms(),
             clock: self.clock,
             options: self.options,
             space: SpaceGauge::new(self.options),
@@ -202,7 +214,7 @@ impl<'a> StoreOpener<'a> {
         Ok(())
     }
 
-    fn sqlite(&self, source: rusqlite::Error) -> OpenError {
+    pub(super) fn sqlite(&self, source: rusqlite::Error) -> OpenError {
         OpenError::Sqlite { path: self.db_path.clone(), source }
     }
 }

@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::key::RowKey;
 use crate::job::{
-    Actor, AttemptEnd, Attributes, Body, Callback, Fingerprint, History, HistoryEntry, HistoryEvent,
+    Actor, AttemptEnd, Attributes, Body, Callback, DueKind, Fingerprint, History, HistoryEntry, HistoryEvent,
     HostNumber, Job, JobId, Now, Outlet, Reason, Receipt, RetrySchedule, State, Tag, Timestamp, Topic, Ttr,
 };
 
@@ -48,6 +48,8 @@ pub(crate) enum RecordError {
 pub(crate) struct RecordHead {
     pub id: JobId,
     pub topic: Topic,
+    /// By the store's clock, or the machine's if it is a moment ([`due_kind`](Self::due_kind)). Change it by
+    /// [`set_due`](Self::set_due).
     pub due_at: Timestamp,
     pub created_at: Timestamp,
     pub ttr: Ttr,
@@ -62,8 +64,8 @@ pub(crate) struct RecordHead {
     pub history: History,
     /// The job's own callback, with the number of its host. Change it by [`set_callback`](Self::set_callback).
     pub callback: Option<(HostNumber, Arc<Callback>)>,
-    /// All attributes but the retry schedule, the reason, the moment of death and the history; those of the callback and
-    /// the trace context, too, as stored.
+    /// All attributes but the retry schedule, the reason, the moment of death and the history; those of the callback, the
+    /// trace context and the kind of the due time, too, as stored.
     pub other: Attributes,
 }
 
@@ -77,6 +79,7 @@ pub(crate) struct Record {
 /// A reservation: stored beside the record exactly while it lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lease {
+    /// By the store's clock, as is `since`.
     pub deadline: Timestamp,
     pub receipt: Receipt,
     /// Reservations granted so far, including this one.
@@ -96,23 +99,28 @@ pub(crate) struct RecordColumns<'a> {
 }
 
 impl Record {
-    /// The job as callers see it, in `state`, with its reservation if it has one.
-    pub fn to_job(&self, state: State, lease: Option<&Lease>) -> Job {
+    /// The job as callers see it, in `state`, with its reservation if it has one. What time decides about is shown by the
+    /// machine's clock, which is ahead of the store's by `wall_ahead_ms`.
+    pub fn to_job(&self, state: State, lease: Option<&Lease>, wall_ahead_ms: i64) -> Job {
+        let due_at = match self.head.due_kind() {
+            DueKind::Elapsed => self.head.due_at.shifted(wall_ahead_ms),
+            DueKind::Moment => self.head.due_at,
+        };
         let head = self.head.clone();
         Job {
             id: head.id,
             topic: head.topic,
             state,
             created_at: head.created_at,
-            due_at: head.due_at,
+            due_at,
             ttr: head.ttr,
             attempts: lease.map_or(head.attempts, |lease| lease.attempts),
             max_attempts: head.max_attempts,
             retry: head.retry,
             require_receipt: head.require_receipt,
-            reserved_at: lease.map(|lease| lease.since),
+            reserved_at: lease.map(|lease| lease.since.shifted(wall_ahead_ms)),
             reserved_by: lease.and_then(|lease| Actor::parse(&lease.by).ok()),
-            reserved_until: lease.map(|lease| lease.deadline),
+            reserved_until: lease.map(|lease| lease.deadline.shifted(wall_ahead_ms)),
             dead_at: head.dead_at,
             reason: head.reason,
             history: head.history,
@@ -156,16 +164,34 @@ impl RecordHead {
         self.other.set(Tag::CALLBACK, stored.get(Tag::CALLBACK));
     }
 
-    /// Adds an entry to the history.
+    /// Which clock decides when the job is due.
+    pub fn due_kind(&self) -> DueKind {
+        self.other.due_kind()
+    }
+
+    /// Sets the due time of a kind.
+    pub fn set_due(&mut self, due_at: Timestamp, kind: DueKind) {
+        self.due_at = due_at;
+        self.other.set_due_kind(kind);
+    }
+
+    /// Adds an entry to the history. `now` is the machine's time.
     pub fn remember(&mut self, event: HistoryEvent, by: Option<&Actor>, now: Now) {
         self.history.push(&HistoryEntry { at: now.rounded_down, by: by.cloned(), event });
     }
 
-    /// Adds the attempt that was made under `lease`, and ends now, to the history.
-    pub fn remember_attempt(&mut self, lease: &Lease, end: AttemptEnd, reason: Option<&Reason>, now: Now) {
-        let took = now.rounded_down.since(lease.since);
+    /// Adds the attempt that was made under `lease` and took so long, until the machine's time `now`, to the history.
+    pub fn remember_attempt(
+        &mut self,
+        lease: &Lease,
+        end: AttemptEnd,
+        reason: Option<&Reason>,
+        took: Duration,
+        now: Now,
+    ) {
+        let at = now.rounded_down.shifted(-i64::try_from(took.as_millis()).unwrap_or(i64::MAX));
         let event = HistoryEvent::Attempt { number: lease.attempts, took, end, reason: reason.cloned() };
-        self.history.push(&HistoryEntry { at: lease.since, by: Actor::parse(&lease.by).ok(), event });
+        self.history.push(&HistoryEntry { at, by: Actor::parse(&lease.by).ok(), event });
     }
 
     fn fields(&self) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! The key of a record: the moment it is scheduled for and its position within that moment, in one integer.
+//! The key of a record: the moment it is scheduled for, by which clock, and its position within that moment, in one integer.
 //!
 //! An integer key (SQLite's rowid) instead of a `WITHOUT ROWID` pair: rows are then in the leaves only, so
 //! the tree of 10 million jobs is four levels deep rather than seven, bodies of up to 4,000 bytes need no
@@ -6,14 +6,15 @@
 
 use std::fmt;
 
-use crate::job::Timestamp;
+use crate::job::{DueKind, Timestamp};
 
 /// Bits for the positions within one millisecond. Further jobs get positions of the next millisecond, so a key's
 /// slot is never before the due time and no job is early; 100,000 jobs due in the same millisecond are delivered
-/// in order and spread over four.
+/// in order and spread over seven. The upper half of the positions is for jobs that go by the machine's clock.
 const POSITION_BITS: u32 = 15;
+const FIRST_OF_MOMENTS: u64 = 1 << (POSITION_BITS - 1);
 
-/// `slot in milliseconds << 15 | position`; ordered by time, then arrival. [`Timestamp::MAX`] leaves the
+/// `slot in milliseconds << 15 | position`; ordered by time, then kind, then arrival. [`Timestamp::MAX`] leaves the
 /// sign bit free, so the order is also that of SQLite's signed integers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct RowKey(u64);
@@ -24,9 +25,17 @@ impl RowKey {
     /// Behind every key.
     pub const END: Self = Self(i64::MAX.unsigned_abs());
 
-    /// The first key at `moment`.
+    /// The first key at `moment`, of either kind.
     pub fn first_at(moment: Timestamp) -> Self {
         Self(moment.as_millis().unsigned_abs() << POSITION_BITS)
+    }
+
+    /// The first key of a kind at `moment`.
+    pub fn first_of_kind(moment: Timestamp, kind: DueKind) -> Self {
+        match kind {
+            DueKind::Elapsed => Self::first_at(moment),
+            DueKind::Moment => Self(Self::first_at(moment).0 | FIRST_OF_MOMENTS),
+        }
     }
 
     /// The first key after all keys at `moment`.
@@ -39,7 +48,22 @@ impl RowKey {
         Timestamp::from_millis((self.0 >> POSITION_BITS).cast_signed())
     }
 
-    /// The key right after this one, which may belong to the next slot.
+    /// The slot as the machine's clock shows it, which is ahead of the store's by `wall_ahead_ms`.
+    pub fn shown_slot(self, wall_ahead_ms: i64) -> Timestamp {
+        match self.kind() {
+            DueKind::Elapsed => self.slot().shifted(wall_ahead_ms),
+            DueKind::Moment => self.slot(),
+        }
+    }
+
+    /// Which clock decides when the slot is reached.
+    pub fn kind(self) -> DueKind {
+        // Whatever is behind the last moment is there because that was full of moments.
+        let is_moment = self.0 & FIRST_OF_MOMENTS != 0 || self >= Self::first_after(Timestamp::MAX);
+        if is_moment { DueKind::Moment } else { DueKind::Elapsed }
+    }
+
+    /// The key right after this one, which may be of the other kind or belong to the next slot.
     pub fn next(self) -> Self {
         Self(self.0 + 1)
     }
@@ -80,12 +104,19 @@ mod tests {
     fn a_full_slot_runs_over_into_the_next() {
         let moment = Timestamp::from_millis(1_000);
         let mut key = RowKey::first_at(moment);
-        for _ in 1..1 << POSITION_BITS {
+        for (kind, following) in [
+            (DueKind::Elapsed, RowKey::first_of_kind(moment, DueKind::Moment)),
+            (DueKind::Moment, RowKey::first_after(moment)),
+        ] {
+            assert_eq!(key, RowKey::first_of_kind(moment, kind));
+            for _ in 1..1 << (POSITION_BITS - 1) {
+                key = key.next();
+                assert_eq!((key.slot(), key.kind()), (moment, kind));
+            }
             key = key.next();
-            assert_eq!(key.slot(), moment);
+            assert_eq!(key, following);
         }
-        assert_eq!(key.next(), RowKey::first_after(moment));
-        assert_eq!(key.next().slot().as_millis(), 1_001);
+        assert_eq!(key.slot().as_millis(), 1_001);
     }
 
     #[test]

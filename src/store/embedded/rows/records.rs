@@ -8,23 +8,26 @@ use super::{
     db::{Db, SqlResult, Table},
     key::RowKey,
 };
-use crate::job::{Timestamp, Topic};
+use crate::job::{DueKind, Timestamp, Topic};
 
 impl Db {
-    /// A free key at `moment`, behind all keys of that moment, so that jobs with equal times keep their order.
-    /// When the moment is full, the key belongs to a later one.
-    pub fn free_key(&mut self, table: Table, moment: Timestamp) -> SqlResult<RowKey> {
+    /// A free key of a kind at `moment`, behind all keys of that kind and moment, so that jobs with equal times keep their
+    /// order. When the moment is full, the key belongs to a later one.
+    pub fn free_key(&mut self, table: Table, moment: Timestamp, kind: DueKind) -> SqlResult<RowKey> {
+        let is_at = |key: RowKey, slot: Timestamp| key.slot() == slot && key.kind() == kind;
         let key = match self.last_keys[table as usize] {
             // No other key was given out since, so the next one is free.
-            Some((slot, last)) if slot == moment && last.next().slot() == moment => last.next(),
+            Some((slot, last)) if slot == moment && is_at(last, slot) && is_at(last.next(), slot) => {
+                last.next()
+            }
             Some(_) | None => {
                 let mut slot = moment;
                 loop {
-                    let key = self.search_free_key(table, slot)?;
-                    if key.slot() == slot {
+                    let key = self.search_free_key(table, slot, kind)?;
+                    if is_at(key, slot) || slot == Timestamp::MAX {
                         break key;
                     }
-                    slot = key.slot();
+                    slot = RowKey::first_after(slot).slot();
                 }
             }
         };
@@ -32,16 +35,20 @@ impl Db {
         Ok(key)
     }
 
-    /// The key behind the last used one of `moment`; the first of the next moment when it is full.
-    fn search_free_key(&self, table: Table, moment: Timestamp) -> SqlResult<RowKey> {
+    /// The key behind the last used one of a kind at `moment`, which is of the other kind or a later moment when it is full.
+    fn search_free_key(&self, table: Table, moment: Timestamp, kind: DueKind) -> SqlResult<RowKey> {
         let sql = match table {
             Table::Live => "SELECT max(key) FROM rec WHERE key < ?1",
             Table::Dead => "SELECT max(key) FROM dead WHERE key < ?1",
         };
         // The very last moment has no next one, but unlimited keys.
-        let below = if moment == Timestamp::MAX { i64::MAX } else { RowKey::first_after(moment).to_row() };
+        let below = match kind {
+            DueKind::Elapsed | DueKind::Moment if moment == Timestamp::MAX => i64::MAX,
+            DueKind::Elapsed => RowKey::first_of_kind(moment, DueKind::Moment).to_row(),
+            DueKind::Moment => RowKey::first_after(moment).to_row(),
+        };
         let taken: Option<i64> = self.conn().prepare_cached(sql)?.query_row([below], |row| row.get(0))?;
-        let first = RowKey::first_at(moment);
+        let first = RowKey::first_of_kind(moment, kind);
         Ok(taken.and_then(RowKey::from_row).filter(|taken| *taken >= first).map_or(first, RowKey::next))
     }
 

@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::fixture::*;
 use crate::{
-    job::{Callback, CallbackUrl, Delay, Job, Outlet, State, Timestamp},
+    job::{Callback, CallbackUrl, Delay, DueKind, Job, Outlet, State, Timestamp},
     store::{
         AddJob, ChangeJob, Changed, Claim, Error, JobChange, JobFilter, ListPosition, Order, SeenJob, Store,
         Wait,
@@ -213,17 +213,17 @@ async fn a_position_without_a_key_means_the_beginning() {
     }
 }
 
-/// Puts a job into the last place of `moment`, so that the next ones get keys of the next millisecond.
+/// Puts a job into the last place of `moment` for jobs with a delay, so that the next ones get keys of the next millisecond.
 async fn crowd(store: &EmbeddedStore, state: State, moment: Timestamp) {
     let put = store.run(move |txn| {
         let mut record = record("last", moment);
         let hash = txn.memory.job_index().hash(b"last");
         let outlet = txn.memory.outlet(&Outlet::plain(topic("t")));
-        let key = RowKey::from_bits(RowKey::first_after(moment).to_bits() - 1);
+        let key = RowKey::from_bits(RowKey::first_of_kind(moment, DueKind::Moment).to_bits() - 1);
         let dead = state == State::Dead;
         record.head.dead_at = dead.then_some(moment);
         txn.db.insert(Table::for_job(dead), key, &record)?;
-        let state = if dead { JobState::Dead } else { txn.waiting_state(moment) };
+        let state = if dead { JobState::Dead } else { txn.waiting_state(&record.head) };
         txn.memory.insert(hash, JobRef { key, outlet, dead }, state);
         Ok(())
     });

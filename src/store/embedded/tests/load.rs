@@ -2,7 +2,7 @@
 
 use super::fixture::*;
 use crate::{
-    job::{Receipt, Timestamp, Topic},
+    job::{DueKind, Receipt, Timestamp, Topic},
     store::embedded::{
         memory::{job_index::JobIndex, state::Memory},
         recovery::load::{UnsoundRows, read},
@@ -25,7 +25,7 @@ fn second_after_start(second: i64) -> Timestamp {
 }
 
 fn put(db: &mut Db, table: Table, name: &str, second: i64) -> RowKey {
-    let key = db.free_key(table, second_after_start(second)).expect("finds a key");
+    let key = db.free_key(table, second_after_start(second), DueKind::Elapsed).expect("finds a key");
     let mut record: Record = record(name, second_after_start(second));
     record.head.topic = Topic::parse(&format!("topic-{}", second / (JOBS / TOPICS))).expect("a topic");
     record.head.dead_at = (table == Table::Dead).then(|| second_after_start(second));
@@ -40,7 +40,7 @@ fn lease(second: i64) -> Lease {
 
 fn loaded(ids: JobIndex, db: &Db) -> (Memory, UnsoundRows) {
     let mut memory = Memory::new(ids);
-    let unsound = read(&mut memory, db, second_after_start(9)).expect("reads");
+    let unsound = read(&mut memory, db, second_after_start(9), second_after_start(9)).expect("reads");
     memory.commit(|_, _| ());
     (memory, unsound)
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::fixture::*;
 use crate::{
     clock::{Clock, ManualClock},
-    job::{Callback, CallbackUrl, Delay, HostNumber, JobId, Outlet, Receipt, State, Timestamp},
+    job::{Callback, CallbackUrl, Delay, DueKind, HostNumber, JobId, Outlet, Receipt, State, Timestamp},
     store::{
         AddJob, ChangeJob, Claim, FinishJob, JobChange, JobFilter, Order, Patch, Release, SeenJob,
         TopicConfig,
@@ -60,6 +60,7 @@ impl StateMachine {
             memory: &mut self.memory,
             effects: &mut effects,
             now: self.clock.read(),
+            wall_ahead_ms: self.clock.wall_ahead_ms(),
             clock: &*self.clock,
             options: &self.options,
             space: SpaceGauge::new(&self.options),
@@ -339,14 +340,14 @@ fn equal_due_times_keep_the_order_of_arrival_also_when_a_millisecond_is_full() {
         db.insert(Table::Live, key, &record(&format!("{key:?}"), moment)).expect("inserts");
     };
     let take = |db: &mut Db, moment: Timestamp| {
-        let key = db.free_key(Table::Live, moment).expect("finds");
+        let key = db.free_key(Table::Live, moment, DueKind::Elapsed).expect("finds");
         put(db, key, moment);
         key
     };
     let first = RowKey::first_at(due);
     assert_eq!([take(&mut db, due), take(&mut db, due)], [first, first.next()]);
     // As if one millisecond were full.
-    let last_place = RowKey::from_bits(RowKey::first_after(due).to_bits() - 1);
+    let last_place = RowKey::from_bits(RowKey::first_of_kind(due, DueKind::Moment).to_bits() - 1);
     put(&mut db, last_place, due);
     let later = due.after(seconds(1));
     assert_eq!(take(&mut db, later), RowKey::first_at(later));
@@ -361,5 +362,19 @@ fn equal_due_times_keep_the_order_of_arrival_also_when_a_millisecond_is_full() {
     put(&mut db, very_last, Timestamp::MAX);
     let beyond = [take(&mut db, Timestamp::MAX), take(&mut db, Timestamp::MAX)];
     assert_eq!(beyond, [very_last.next(), very_last.next().next()]);
-    assert_eq!(beyond[1].slot(), Timestamp::MAX);
+    assert_eq!((beyond[1].slot(), beyond[1].kind()), (Timestamp::MAX, DueKind::Moment));
+    let moment = db.free_key(Table::Live, Timestamp::MAX, DueKind::Moment).expect("finds");
+    assert_eq!(moment, beyond[1].next());
+    // Jobs with moments have places of their own.
+    let first = RowKey::first_of_kind(due, DueKind::Moment);
+    for expected in [first, first.next()] {
+        let key = db.free_key(Table::Live, due, DueKind::Moment).expect("finds");
+        assert_eq!(key, expected);
+        put(&mut db, key, due);
+    }
+    assert_eq!(
+        take(&mut db, due),
+        keys[2].next().next(),
+        "those with delays go on behind the full millisecond"
+    );
 }

@@ -108,12 +108,12 @@ async fn jobs_in_the_wrong_place_are_named() {
     named(&early.await, &["job far at", "made ready before its due time"]);
     let nowhere = found(|txn| {
         let (_, at) = located(txn, "soon");
-        txn.memory.topics_mut().get_mut(at.outlet).delayed.remove(&at.key);
+        txn.memory.topics_mut().get_mut(at.outlet).delayed.elapsed.remove(&at.key);
     });
     named(&nowhere.await, &["job soon at", "in 0 states", "topic t counts", "that is due next is not"]);
     let twice = found(|txn| {
         let (_, at) = located(txn, "ready-1");
-        txn.memory.topics_mut().get_mut(at.outlet).delayed.insert(at.key);
+        txn.memory.topics_mut().get_mut(at.outlet).delayed.elapsed.insert(at.key);
     });
     named(&twice.await, &["job ready-1 at", "in 2 states", "topic t counts", "that is due next is not"]);
 }

@@ -130,7 +130,8 @@ fn examine(
         }
     };
     let topics = memory.topics();
-    let sum = |count: fn(&TopicStats) -> u64| topics.by_name().map(|(ix, _)| count(&topics.stats(ix))).sum();
+    let sum =
+        |count: fn(&TopicStats) -> u64| topics.by_name().map(|(ix, _)| count(&topics.stats(ix, 0))).sum();
     let verified = Verified {
         jobs: memory.job_index().len() as u64,
         stale: 0,
@@ -148,7 +149,7 @@ fn read(db: &Db, clock: &dyn Clock) -> SqlResult<Memory> {
     let mark = db.clock_mark()?.unwrap_or(clock.read().rounded_down);
     clock.advance_to_at_least(mark);
     let mut memory = Memory::new(JobIndex::new());
-    load::read(&mut memory, db, mark)?;
+    load::read(&mut memory, db, mark, clock.wall_now())?;
     memory.commit(|_, _| ());
     Ok(memory)
 }

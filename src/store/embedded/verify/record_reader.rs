@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{Receipt, State, Timestamp},
+    job::{DueKind, Receipt, State, Timestamp},
     store::{
         ClockOffsets, Error, JobRecord, MoveMark, RecordPage, RecordReader, Result,
         embedded::{
@@ -103,6 +103,8 @@ struct Snapshot {
     next: NextPage,
     /// The present moment, and no earlier than any on which the store acted.
     now: Timestamp,
+    /// The present moment by the machine's clock.
+    wall_now: Timestamp,
 }
 
 impl Snapshot {
@@ -121,7 +123,8 @@ impl Snapshot {
         let mark = db.clock_mark().map_err(sqlite)?;
         let now = clock.read().rounded_down;
         let leases = db.leases().map_err(sqlite)?.into_iter().collect();
-        Ok(Self { db, leases, next: NextPage::Topics, now: mark.map_or(now, |mark| mark.max(now)) })
+        let now = mark.map_or(now, |mark| mark.max(now));
+        Ok(Self { db, leases, next: NextPage::Topics, now, wall_now: clock.wall_now() })
     }
 
     fn read_page(&mut self) -> SqlResult<Option<RecordPage>> {
@@ -179,14 +182,18 @@ impl Snapshot {
             ));
         }
         let lease = lease.and_then(Option::as_ref);
+        let now = match key.kind() {
+            DueKind::Elapsed => self.now,
+            DueKind::Moment => self.wall_now,
+        };
         let state = match (table, lease) {
             (Table::Dead, _) => State::Dead,
             (Table::Live, Some(_)) => State::Reserved,
-            (Table::Live, None) if key.slot() <= self.now => State::Ready,
+            (Table::Live, None) if key.slot() <= now => State::Ready,
             (Table::Live, None) => State::Delayed,
         };
         let receipt: Option<Receipt> = lease.map(|lease| lease.receipt.clone());
-        let job = record.to_job(state, lease);
+        let job = record.to_job(state, lease, 0);
         JobRecord::new(job, record.head.fingerprint, receipt, &record.head.other)
     }
 }

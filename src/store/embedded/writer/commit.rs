@@ -132,7 +132,7 @@ impl Writer {
     }
 
     fn next_deadline(&self) -> Option<Timestamp> {
-        self.memory.next_deadline(self.options.dead_retention)
+        self.memory.next_deadline(self.options.dead_retention, self.clock.wall_ahead_ms())
     }
 
     /// Runs a group of operations, and replies to each.
@@ -189,6 +189,7 @@ impl Writer {
             memory: &mut self.memory,
             effects: &mut effects,
             now: self.clock.read(),
+            wall_ahead_ms: self.clock.wall_ahead_ms(),
             clock: &*self.clock,
             options: &self.options,
             space: self.disk.gauge(),

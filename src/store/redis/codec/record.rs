@@ -48,6 +48,8 @@ pub fn encode_new(job: &AddJob, host: Option<HostNumber>, generation: u32) -> By
     if let Some(callback) = &job.callback {
         attributes.set(Tag::CALLBACK, Some(&callback.encode()));
     }
+    // Both kinds go by the server's clock. The kind is kept for a store to which the job may be moved.
+    attributes.set_due_kind(job.due.kind());
     let attributes = attributes.as_bytes();
     let (due_ms, kind) = match job.due {
         Due::After(delay) => (as_millis(delay.as_duration()), 0),

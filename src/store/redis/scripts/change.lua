@@ -29,6 +29,7 @@ local function change(id, job, kind, ms)
     remove_job(id, job)
     return OK, -1
   end
+  set_due_kind(job, kind == 'at')
   if kind == 'requeue' then job.attempts, job.reason = 0, nil end
   remember(job, kind == 'requeue' and REQUEUED or RESCHEDULED, NOW, 0, 0, ARGV[A])
   wait_until(id, job, due)

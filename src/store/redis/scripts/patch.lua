@@ -22,7 +22,10 @@ if ARGV[A + 5] ~= '' then
   if JOB.retry == '' then JOB.retry = nil end
 end
 if ARGV[A + 6] ~= '' then JOB.body = ARGV[A + 6] end
-if due then remember(JOB, RESCHEDULED, NOW, 0, 0, ARGV[A + 7]) end
+if due then
+  set_due_kind(JOB, kind == 'at')
+  remember(JOB, RESCHEDULED, NOW, 0, 0, ARGV[A + 7])
+end
 
 local was = JOB.state
 if not due then

@@ -35,6 +35,22 @@ local function enter_state(id, job, state)
   call('HSET', JOBS, id, encode(job))
 end
 
+-- The attribute of a job whose due time is a moment: tag 11, empty.
+local MOMENT_TAG, MOMENT = 11, pack('>BI2', 11, 0)
+
+-- Notes whether the due time of a job is a moment that a client named.
+local function set_due_kind(job, is_moment)
+  local others, at = job.others, 1
+  while at <= #others and byte(others, at) < MOMENT_TAG do
+    local _, size = unpack('>BI2', others, at)
+    at = at + 3 + size
+  end
+  local has = byte(others, at) == MOMENT_TAG
+  if has ~= is_moment then
+    job.others = sub(others, 1, at - 1) .. (is_moment and MOMENT or '') .. sub(others, has and at + 3 or at)
+  end
+end
+
 local function make_delayed(id, job, due)
   leave_state(id, job, DELAYED)
   job.gen, job.due = (job.gen + 1) % 4294967296, due
@@ -79,6 +95,7 @@ local function attempts_used_up(job) return job.max > 0 and job.attempts >= job.
 
 -- Makes a job wait again for `delay` ms; with 0 it is ready at once.
 local function make_waiting(id, job, delay)
+  set_due_kind(job, false)
   if delay == 0 then
     make_ready(id, job, NOW)
   else

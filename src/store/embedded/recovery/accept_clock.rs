@@ -1,0 +1,104 @@
+//! Setting the clock of a store back, when it once went by a clock that was far ahead. Serves nothing.
+
+use std::{collections::HashMap, time::Duration};
+
+use super::open::StoreOpener;
+use crate::{
+    clock::Clock,
+    job::{DueKind, Timestamp},
+    metrics::Metrics,
+    store::embedded::{
+        disk::{commit_mark::CommitMark, data_dir::DataDir},
+        options::{OpenError, Options},
+        rows::{
+            codec::Lease,
+            db::{Db, SqlResult, Table},
+            key::RowKey,
+            meta::RunState,
+        },
+    },
+};
+
+/// What [`accept_clock`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcceptedClock {
+    /// By how much the store's clock was set back; zero if it was not ahead.
+    pub set_back: Duration,
+    /// The jobs whose due time was moved with it, so that they keep their remaining time.
+    pub jobs: u64,
+}
+
+/// Sets the clock of the store in `options.data_dir` back to `clock`, in one transaction. Whatever waits for time to elapse
+/// keeps its remaining time: delays, reservations, and the retention of dead letters.
+///
+/// # Errors
+/// Why the store is unchanged; [`OpenError::Locked`] while a process serves it.
+pub fn accept_clock(options: &Options, clock: &dyn Clock) -> Result<AcceptedClock, OpenError> {
+    let metrics = Metrics::new().engine;
+    let opener = StoreOpener::existing(options, clock, &metrics)?;
+    let data_dir = DataDir::lock(&options.data_dir)?;
+    let mut db = opener.open_db(&data_dir)?;
+    let now = clock.read().rounded_up;
+    let mark = db.clock_mark().map_err(|error| opener.sqlite(error))?;
+    let Some(mark) = mark.filter(|mark| *mark > now) else {
+        return Ok(AcceptedClock { set_back: Duration::ZERO, jobs: 0 });
+    };
+    let set_back = mark.since(now);
+    let jobs = set_back_rows(&mut db, now, set_back).map_err(|error| opener.sqlite(error))?;
+    let stored = CommitMark::after_commit(db.store_head(), options.durability).write(data_dir.lock_file());
+    stored.map_err(|source| OpenError::Io { path: options.data_dir.clone(), source })?;
+    Ok(AcceptedClock { set_back, jobs })
+}
+
+fn set_back_rows(db: &mut Db, now: Timestamp, set_back: Duration) -> SqlResult<u64> {
+    let shift_ms = -i64::try_from(set_back.as_millis()).unwrap_or(i64::MAX);
+    let shift = |moment: Timestamp| if moment > now { moment.shifted(shift_ms).max(now) } else { moment };
+    db.begin()?;
+    // The next start expects the log of this transaction.
+    db.set_run_state(RunState::Open)?;
+    let mut leases = HashMap::<RowKey, Lease>::new();
+    for (key, lease) in db.leases()? {
+        leases.extend(lease.map(|lease| {
+            (key, Lease { deadline: shift(lease.deadline), since: shift(lease.since), ..lease })
+        }));
+    }
+    let mut jobs = 0;
+    for table in [Table::Live, Table::Dead] {
+        for key in keys_after(db, table, now)? {
+            // A record that cannot be read is set aside at the next start.
+            let Ok(mut record) = db.read(table, key)? else { continue };
+            let moment = match table {
+                Table::Live => {
+                    record.head.set_due(shift(record.head.due_at), DueKind::Elapsed);
+                    record.head.due_at
+                }
+                Table::Dead => {
+                    record.head.dead_at = record.head.dead_at.map(shift);
+                    shift(key.slot())
+                }
+            };
+            db.delete(table, key)?;
+            let moved = db.free_key(table, moment, DueKind::Elapsed)?;
+            db.insert(table, moved, &record)?;
+            if let Some(lease) = leases.remove(&key).filter(|_| table == Table::Live) {
+                db.delete_lease(key)?;
+                leases.insert(moved, lease);
+            }
+            jobs += 1;
+        }
+    }
+    for (key, lease) in &leases {
+        db.set_lease(*key, lease)?;
+    }
+    db.commit(now)?;
+    Ok(jobs)
+}
+
+/// The keys of jobs that wait for time to elapse until after `now`.
+fn keys_after(db: &Db, table: Table, now: Timestamp) -> SqlResult<Vec<RowKey>> {
+    let mut keys = Vec::new();
+    db.scan(table, (RowKey::first_after(now), RowKey::END), usize::MAX, |key, _| {
+        keys.extend((key.kind() == DueKind::Elapsed).then_some(key));
+    })?;
+    Ok(keys)
+}
