@@ -216,7 +216,8 @@ fn operations(c: &mut Criterion, engine: &str, bench: &Bench, pending: usize) {
         |held| {
             let ids = ids_of(&held);
             bench.each(held, async |store, (id, receipt)| {
-                let release = Release { delay: Some(Delay::new(DAY).expect("is a delay")), reason: None };
+                let release =
+                    Release { due: Some(Due::After(Delay::new(DAY).expect("is a delay"))), reason: None };
                 store.release(ALL, &id, &receipt, release).await.expect("answers").expect("is held");
             });
             ids

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::outcome::Outcome;
 use crate::{
     clock::Clock,
-    job::TopicFilter,
+    job::{Due, TopicFilter},
     metrics::CallResult,
     queue::{Error, FinishJob, Queue, Release, Reservation, Result},
 };
@@ -53,7 +53,7 @@ async fn apply_once(queue: &Queue, reservation: &Reservation, outcome: &Outcome)
         Outcome::Hold { ttr } => queue.touch(scope, id, receipt, Some(*ttr)).await.map(drop),
         Outcome::Bury { reason } => queue.bury(scope, id, receipt, Some(reason.clone())).await.map(drop),
         Outcome::Fail { reason, retry_in, .. } => {
-            let release = Release { delay: Some(*retry_in), reason: Some(reason.clone()) };
+            let release = Release { due: Some(Due::After(*retry_in)), reason: Some(reason.clone()) };
             queue.release(scope, id, receipt, release).await.map(drop)
         }
     }

@@ -12,7 +12,7 @@ use super::{
     spans::SpanStart,
 };
 use crate::{
-    job::{Actor, Delay, Job, JobId, NewJob, Reason, Receipt, State, Topic, TopicFilter, Ttr},
+    job::{Actor, Due, Job, JobId, NewJob, Reason, Receipt, State, Topic, TopicFilter, Ttr},
     metrics::Event,
     store::{AddJob, Added, Deleted, FinishJob, Finished, Held, NotHeld, Patch, Patched, Release, Requeued},
 };
@@ -222,7 +222,7 @@ impl Queue {
         Ok(job)
     }
 
-    /// Returns a dead letter to the queue after `delay`. Its attempts are counted from zero again.
+    /// Returns a dead letter to the queue, due at `due`. Its attempts are counted from zero again.
     ///
     /// # Errors
     /// [`Error::JobNotFound`], [`Error::NotDead`], or the store's.
@@ -230,10 +230,10 @@ impl Queue {
         &self,
         scope: &TopicFilter,
         id: &JobId,
-        delay: Delay,
+        due: Due,
         by: Option<&Actor>,
     ) -> Result<Job> {
-        self.requeue_outcome(self.store.requeue(scope, id, delay, by).await?)
+        self.requeue_outcome(self.store.requeue(scope, id, due, by).await?)
     }
 
     fn requeue_outcome(&self, requeued: Requeued) -> Result<Job> {

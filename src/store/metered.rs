@@ -17,7 +17,7 @@ use super::{
 use crate::{
     clock::Clock,
     job::{
-        Actor, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        Actor, CallRate, Callback, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
         SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     metrics::QueueMetrics,
@@ -133,10 +133,10 @@ impl Store for Metered {
         &self,
         scope: &TopicFilter,
         id: &JobId,
-        delay: Delay,
+        due: Due,
         by: Option<&Actor>,
     ) -> Result<Requeued> {
-        self.timed("requeue", self.store.requeue(scope, id, delay, by)).await
+        self.timed("requeue", self.store.requeue(scope, id, due, by)).await
     }
 
     async fn patch(

@@ -38,7 +38,7 @@ pub use request::{AddJob, Claim, FinishJob, Patch, PurgeCursor, Release, Wait};
 pub use view::{Minute, Span, Timeline, Totals};
 
 use crate::job::{
-    Actor, Attributes, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt,
+    Actor, Attributes, CallRate, Callback, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt,
     SecretId, SigningKey, SigningSecret, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
 };
 
@@ -156,7 +156,7 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// it requires receipts. Items with equal ids are treated in order; repeats do not multiply the work.
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>>;
 
-    /// Ends a reservation: the job waits again for `release.delay`, or for its schedule's step when that is
+    /// Ends a reservation: the job waits again until `release.due`, or for its schedule's step when that is
     /// `None`. It becomes a dead letter instead when its attempts are used up.
     async fn release(
         &self,
@@ -184,12 +184,12 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         reason: Option<Reason>,
     ) -> Result<Held>;
 
-    /// Makes a dead letter wait again for `delay`; its attempts start at 0, its reason is cleared.
+    /// Makes a dead letter wait again until `due`; its attempts start at 0, its reason is cleared.
     async fn requeue(
         &self,
         scope: &TopicFilter,
         id: &JobId,
-        delay: Delay,
+        due: Due,
         by: Option<&Actor>,
     ) -> Result<Requeued>;
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::job::{
-    Actor, Body, Callback, Delay, Due, Fingerprint, JobId, Reason, Receipt, RetrySchedule, Topic,
-    TraceContext, Ttr,
+    Actor, Body, Callback, Due, Fingerprint, JobId, Reason, Receipt, RetrySchedule, Topic, TraceContext, Ttr,
 };
 
 /// A job to add. Only its due moment is not resolved yet.
@@ -67,8 +66,8 @@ pub struct FinishJob {
 /// How to release a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Release {
-    /// The delay until it is ready again; `None` follows the job's schedule.
-    pub delay: Option<Delay>,
+    /// When it is due again; `None` follows the job's schedule.
+    pub due: Option<Due>,
     /// The worker's reason, which is stored with the job.
     pub reason: Option<Reason>,
 }

@@ -19,7 +19,7 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use crate::{
     harness::{
-        jobs::{self, TopicPause, Wait, delay, millis, retry, topic},
+        jobs::{self, TopicPause, Wait, millis, retry, topic},
         lists::in_state,
         naive::Naive,
         stores::{Engine, Recorder, StoreFixture},
@@ -271,8 +271,7 @@ impl<'a> Sequence<'a> {
         let scope = self.scope();
         let (id, receipt) = self.receipt();
         self.touched.push(id.clone());
-        let release =
-            Release { delay: self.sometimes(|sequence| delay(sequence.wait())), reason: self.reason() };
+        let release = Release { due: self.sometimes(Self::due), reason: self.reason() };
         self.log_step(("release", &scope, &id, &release));
         let engine =
             self.fixture.store.release(&scope, &id, &receipt, release.clone()).await.expect("answers");
@@ -304,11 +303,11 @@ impl<'a> Sequence<'a> {
 
     async fn requeue(&mut self) {
         let scope = self.scope();
-        let (id, wait, by) = (self.id(), delay(self.wait()), self.sometimes(Self::actor));
+        let (id, due, by) = (self.id(), self.due(), self.sometimes(Self::actor));
         self.touched.push(id.clone());
-        self.log_step(("requeue", &scope, &id, wait, &by));
-        let engine = self.fixture.store.requeue(&scope, &id, wait, by.as_ref()).await.expect("answers");
-        let model = self.model.requeue(&scope, &id, wait, by.as_ref()).await.expect("answers");
+        self.log_step(("requeue", &scope, &id, due, &by));
+        let engine = self.fixture.store.requeue(&scope, &id, due, by.as_ref()).await.expect("answers");
+        let model = self.model.requeue(&scope, &id, due, by.as_ref()).await.expect("answers");
         self.assert_equal(&engine, &model, "requeue");
     }
 

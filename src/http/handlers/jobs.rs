@@ -130,6 +130,6 @@ pub async fn requeue(
     _: NoQuery,
     body: OptionalJsonBody,
 ) -> HandlerResult {
-    let delay = body.parse(&app, requests::requeue).await?;
-    Ok(responses::job(&app.queue.requeue(&caller.topics, &id, delay, by.as_ref()).await?))
+    let due = body.parse(&app, requests::requeue).await?;
+    Ok(responses::job(&app.queue.requeue(&caller.topics, &id, due, by.as_ref()).await?))
 }

@@ -180,8 +180,10 @@ pub fn release(
 ) -> Result<(Receipt, Release), Problem> {
     read(bytes, |fields| {
         let receipt = required_receipt(fields, in_query);
-        let release =
-            Release { delay: delay(fields, limits), reason: fields.optional("reason", values::reason) };
+        let release = Release {
+            due: delay(fields, limits).map(Due::After),
+            reason: fields.optional("reason", values::reason),
+        };
         Some((receipt?, release))
     })
 }
@@ -202,8 +204,8 @@ pub fn bury(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option
     })
 }
 
-pub fn requeue(bytes: &Bytes, limits: &Limits) -> Result<Delay, Problem> {
-    read(bytes, |fields| Some(delay(fields, limits).unwrap_or_default()))
+pub fn requeue(bytes: &Bytes, limits: &Limits) -> Result<Due, Problem> {
+    read(bytes, |fields| Some(Due::After(delay(fields, limits).unwrap_or_default())))
 }
 
 /// The number of dead letters to requeue: all if it is left out.

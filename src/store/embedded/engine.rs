@@ -36,7 +36,7 @@ use super::{
 use crate::{
     clock::Clock,
     job::{
-        Actor, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        Actor, CallRate, Callback, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
         SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
@@ -197,11 +197,11 @@ impl Store for EmbeddedStore {
         &self,
         scope: &TopicFilter,
         id: &JobId,
-        delay: Delay,
+        due: Due,
         by: Option<&Actor>,
     ) -> Result<Requeued> {
         let (scope, id, by) = (scope.clone(), id.clone(), by.cloned());
-        self.run_weighted(1, 0, move |txn| ops::requeue(txn, &scope, &id, delay, by.as_ref())).await
+        self.run_weighted(1, 0, move |txn| ops::requeue(txn, &scope, &id, due, by.as_ref())).await
     }
 
     async fn patch(

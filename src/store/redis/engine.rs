@@ -45,7 +45,7 @@ use super::{
 };
 use crate::{
     job::{
-        Actor, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        Actor, CallRate, Callback, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
         SigningKey, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
@@ -246,11 +246,11 @@ impl Store for Redis {
         &self,
         scope: &TopicFilter,
         id: &JobId,
-        delay: Delay,
+        due: Due,
         by: Option<&Actor>,
     ) -> Result<Requeued> {
         let gone_delay = self.start_gone_delay();
-        let requeued = self.requeuer.requeue(scope, id, delay, by).await?;
+        let requeued = self.requeuer.requeue(scope, id, due, by).await?;
         gone_delay.finish(scope, requeued == Requeued::Gone).await;
         Ok(requeued)
     }

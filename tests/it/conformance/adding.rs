@@ -70,13 +70,13 @@ async fn a_trace_context_stays_with_its_job(fixture: StoreFixture) {
     fixture.advance_and_promote(seconds(10)).await;
     let held = reserve(store).await;
     assert_eq!(held.job.trace, wanted);
-    let again = Release { delay: Some(delay(seconds(0))), reason: Reason::new("no") };
+    let again = Release { due: Some(after(seconds(0))), reason: Reason::new("no") };
     let released = store.release(ALL, &id("a"), &held.receipt, again).await.expect("answers");
     assert_eq!(released.expect("is held").trace, wanted);
     assert_eq!(reserve(store).await.job.trace, wanted);
     fixture.advance_and_promote(seconds(5)).await;
     stored("end of the last TTR").await;
-    let Requeued::Done(back) = store.requeue(ALL, &id("a"), delay(seconds(0)), None).await.expect("answers")
+    let Requeued::Done(back) = store.requeue(ALL, &id("a"), after(seconds(0)), None).await.expect("answers")
     else {
         panic!("a dead letter is requeued")
     };

@@ -78,7 +78,7 @@ async fn a_rescheduled_job_keeps_everything_else(fixture: StoreFixture) {
         ..called("a", URLS[0])
     };
     let held = one(reserve_these(store, &[full]).await);
-    let again = linger::store::Release { delay: None, reason: Reason::new("not yet") };
+    let again = linger::store::Release { due: None, reason: Reason::new("not yet") };
     store.release(ALL, &id("a"), &held.receipt, again).await.expect("answers").expect("is held");
     let before = get(store, "a").await;
     assert_eq!((before.attempts, before.state), (1, State::Delayed));

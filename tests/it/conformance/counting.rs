@@ -66,8 +66,8 @@ async fn counts_are_right_after_every_step(fixture: StoreFixture) {
     let a = reserve(&*fixture.store).await;
     fixture.store.bury(ALL, &id("a"), &a.receipt, None).await.expect("answers").expect("is held");
     expect(&fixture, 0, 0, 0, 2).await;
-    fixture.store.requeue(ALL, &id("a"), delay(seconds(3)), None).await.expect("requeues");
-    fixture.store.requeue(ALL, &id("b"), delay(seconds(0)), None).await.expect("requeues");
+    fixture.store.requeue(ALL, &id("a"), after(seconds(3)), None).await.expect("requeues");
+    fixture.store.requeue(ALL, &id("b"), after(seconds(0)), None).await.expect("requeues");
     expect(&fixture, 1, 1, 0, 0).await;
     let b = reserve(&*fixture.store).await;
     fixture.store.finish(ALL, finish(&b.job.id, &b.receipt)).await.expect("finishes");

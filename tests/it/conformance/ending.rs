@@ -181,7 +181,7 @@ async fn fault_a_negative_acknowledgement_after_the_finish_adds_nothing(fixture:
     add(&*fixture.store, job("a")).await;
     let reserved = reserve(&*fixture.store).await;
     fixture.store.finish(ALL, finish(&id("a"), &reserved.receipt)).await.expect("finishes");
-    let release = Release { delay: Some(delay(seconds(0))), reason: None };
+    let release = Release { due: Some(after(seconds(0))), reason: None };
     let late = fixture.store.release(ALL, &id("a"), &reserved.receipt, release).await.expect("answers");
     assert_eq!(late, Err(NotHeld::Gone));
     let buried = fixture.store.bury(ALL, &id("a"), &reserved.receipt, None).await.expect("answers");

@@ -81,7 +81,7 @@ async fn a_waiting_job_that_moved_is_skipped(fixture: StoreFixture) {
     let held = reserve(store).await;
     assert_skipped(store, &seen, "reserved").await;
     fixture.clock.advance(millis(1));
-    let at_once = Release { delay: Some(delay(seconds(0))), reason: None };
+    let at_once = Release { due: Some(after(seconds(0))), reason: None };
     store.release(ALL, &id("a"), &held.receipt, at_once).await.expect("answers").expect("is held");
     assert_eq!(see(store, "a").await.state, seen.state);
     assert_skipped(store, &seen, "reserved and released").await;
@@ -96,7 +96,7 @@ async fn a_reserved_job_that_moved_is_skipped(fixture: StoreFixture) {
     store.touch(ALL, &id("a"), &held.receipt, Some(ttr(61))).await.expect("answers").expect("is held");
     assert_skipped(store, &seen, "touched").await;
     let seen = see(store, "a").await;
-    let later = Release { delay: Some(delay(seconds(61))), reason: None };
+    let later = Release { due: Some(after(seconds(61))), reason: None };
     store.release(ALL, &id("a"), &held.receipt, later).await.expect("answers").expect("is held");
     assert_eq!(see(store, "a").await.moment, seen.moment, "only the state differs");
     assert_skipped(store, &seen, "released").await;
@@ -122,7 +122,7 @@ async fn a_dead_letter_that_moved_is_skipped(fixture: StoreFixture) {
     };
     add(store, job("a")).await;
     let seen = bury().await;
-    store.requeue(ALL, &id("a"), delay(seconds(0)), None).await.expect("answers");
+    store.requeue(ALL, &id("a"), after(seconds(0)), None).await.expect("answers");
     assert_eq!(see(store, "a").await, SeenJob { state: State::Ready, ..seen.clone() });
     assert_skipped(store, &seen, "requeued").await;
     fixture.clock.advance(millis(1));

@@ -95,7 +95,7 @@ async fn every_end_of_an_attempt_is_remembered(fixture: StoreFixture) {
     let first = fixture.now();
     let held = reserve_by(store, "w-1").await;
     fixture.advance_and_promote(millis(1_234)).await;
-    let release = Release { delay: Some(delay(seconds(0))), reason: reason("psp timeout") };
+    let release = Release { due: Some(after(seconds(0))), reason: reason("psp timeout") };
     let back = store.release(ALL, &id("a"), &held.receipt, release).await.expect("answers").expect("is held");
     let released =
         attempt((1, first, Some("w-1")), millis(1_234), AttemptEnd::Released, reason("psp timeout"));
@@ -135,7 +135,7 @@ async fn the_last_attempt_is_remembered_too(fixture: StoreFixture) {
         add(store, AddJob { max_attempts: 1, ..job(name) }).await;
         let (since, held) = (fixture.now(), reserve_by(store, "w").await);
         let (took, end) = if name == "released" {
-            let release = Release { delay: None, reason: None };
+            let release = Release { due: None, reason: None };
             store.release(ALL, &id(name), &held.receipt, release).await.expect("answers").expect("is held");
             (millis(0), AttemptEnd::Released)
         } else {
@@ -177,7 +177,7 @@ async fn requeues_and_new_due_times_are_remembered_with_their_actor(fixture: Sto
         expected.push(attempt((1, since, None), millis(0), AttemptEnd::Buried, None));
         let by_actor = by.map(actor);
         let requeued =
-            store.requeue(ALL, &id("a"), delay(seconds(0)), by_actor.as_ref()).await.expect("answers");
+            store.requeue(ALL, &id("a"), after(seconds(0)), by_actor.as_ref()).await.expect("answers");
         assert!(matches!(requeued, linger::store::Requeued::Done(_)), "{requeued:?}");
         expected.push(entry(&HistoryEvent::Requeued, by));
     }
@@ -216,7 +216,7 @@ async fn the_last_ten_entries_stay(fixture: StoreFixture) {
         let (since, held) = (fixture.now(), reserve_by(store, &name).await);
         fixture.advance_and_promote(millis(number)).await;
         let why = reason(&"r".repeat(usize::try_from(number).expect("is small")));
-        let release = Release { delay: Some(delay(seconds(0))), reason: why.clone() };
+        let release = Release { due: Some(after(seconds(0))), reason: why.clone() };
         store.release(ALL, &id("a"), &held.receipt, release).await.expect("answers").expect("is held");
         let number_32 = u32::try_from(number).expect("is small");
         expected.push(attempt((number_32, since, Some(&name)), millis(number), AttemptEnd::Released, why));

@@ -161,7 +161,7 @@ async fn a_listed_job_is_the_whole_job_without_its_body(fixture: StoreFixture) {
     let outlet = outlet_to(store, "t", URLS[0]);
     let held = one(store.reserve(&outlet, &[claim_for(ttr(9))], Wait::No).await.expect("reserves"));
     assert_listed(&fixture, "a", State::Reserved).await;
-    let again = Release { delay: Some(delay(seconds(2))), reason: Reason::new("not yet") };
+    let again = Release { due: Some(after(seconds(2))), reason: Reason::new("not yet") };
     store.release(ALL, &id("a"), &held.receipt, again).await.expect("answers").expect("is held");
     assert_listed(&fixture, "a", State::Delayed).await;
     fixture.advance_and_promote(seconds(2)).await;
@@ -255,7 +255,7 @@ async fn a_reason_filter_compares_the_beginning(fixture: StoreFixture) {
     }
     // A reason stays with a job that waits again.
     let held = one(reserve_these(store, &[job("e")]).await);
-    let later = Release { delay: Some(delay(seconds(60))), reason: Reason::new("http 500") };
+    let later = Release { due: Some(after(seconds(60))), reason: Reason::new("http 500") };
     store.release(ALL, &id("e"), &held.receipt, later).await.expect("answers").expect("is held");
     add(store, delayed("f", seconds(90))).await;
     for (state, prefix, expected) in [

@@ -29,7 +29,7 @@ async fn every_change_that_makes_a_job_ready_is_announced(fixture: StoreFixture)
     assert_announced(&fixture, "a delayed job that became due").await;
     let held = reserve(&*fixture.store).await;
     fixture.notifications.take_ready();
-    let at_once = Release { delay: Some(delay(Duration::ZERO)), reason: None };
+    let at_once = Release { due: Some(after(Duration::ZERO)), reason: None };
     fixture.store.release(ALL, &id("a"), &held.receipt, at_once).await.expect("answers").expect("is held");
     assert_announced(&fixture, "a release").await;
     let held = reserve(&*fixture.store).await;
@@ -43,7 +43,7 @@ async fn every_change_that_makes_a_job_ready_is_announced(fixture: StoreFixture)
     let held = reserve(&*fixture.store).await;
     fixture.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     fixture.notifications.take_ready();
-    fixture.store.requeue(ALL, &id("a"), delay(Duration::ZERO), None).await.expect("answers");
+    fixture.store.requeue(ALL, &id("a"), after(Duration::ZERO), None).await.expect("answers");
     assert_announced(&fixture, "a requeue").await;
     let held = reserve(&*fixture.store).await;
     fixture.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
@@ -86,7 +86,7 @@ async fn whatever_is_due_sooner_nudges_the_timer(fixture: StoreFixture) {
     assert!(nudged(&fixture, seconds(3)), "a reservation's deadline");
     fixture.store.touch(ALL, &id("a"), &held.receipt, Some(ttr(2))).await.expect("answers").expect("is held");
     assert!(nudged(&fixture, seconds(2)), "a touch");
-    let later = Release { delay: Some(delay(seconds(1))), reason: None };
+    let later = Release { due: Some(after(seconds(1))), reason: None };
     fixture.store.release(ALL, &id("a"), &held.receipt, later).await.expect("answers").expect("is held");
     assert!(nudged(&fixture, seconds(1)), "a release with a delay");
 }

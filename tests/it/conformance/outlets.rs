@@ -98,7 +98,7 @@ async fn a_callback_comes_back_as_it_was_added(fixture: StoreFixture) {
     let held = reserve_called(store).await;
     assert_eq!(held.job.callback.as_deref(), Some(&largest));
     let reason = Reason::new(&"r".repeat(1_024));
-    let later = Release { delay: Some(delay(seconds(9))), reason };
+    let later = Release { due: Some(after(seconds(9))), reason };
     let released =
         store.release(ALL, &id("a"), &held.receipt, later).await.expect("answers").expect("is held");
     assert_eq!(released.callback.as_deref(), Some(&largest));
@@ -117,7 +117,7 @@ async fn every_change_announces_the_outlet_of_the_job(fixture: StoreFixture) {
         let ready = fixture.notifications.take_ready();
         assert!(ready.contains(&outlet) && !ready.contains(&plain("t")), "{what}: {ready:?}");
     };
-    let at_once = || Release { delay: Some(delay(Duration::ZERO)), reason: None };
+    let at_once = || Release { due: Some(after(Duration::ZERO)), reason: None };
     add(store, called("a", URL)).await;
     assert_announced("an add without delay");
     let held = reserve_called(store).await;
@@ -132,7 +132,7 @@ async fn every_change_announces_the_outlet_of_the_job(fixture: StoreFixture) {
     assert_announced("a TTR end");
     let held = reserve_called(store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
-    store.requeue(ALL, &id("a"), delay(Duration::ZERO), None).await.expect("answers");
+    store.requeue(ALL, &id("a"), after(Duration::ZERO), None).await.expect("answers");
     assert_announced("a requeue");
     let held = reserve_called(store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");

@@ -137,7 +137,7 @@ async fn a_dead_letter_that_was_put_is_requeued(fixture: StoreFixture) {
     put(store, &dead_record(&fixture, "a")).await;
     let stats = store.topic(&topic("t")).await.expect("answers").expect("has a job");
     assert_eq!((stats.dead, stats.ready), (1, 0));
-    store.requeue(ALL, &id("a"), delay(seconds(0)), None).await.expect("requeues");
+    store.requeue(ALL, &id("a"), after(seconds(0)), None).await.expect("requeues");
     assert_eq!(reserve(store).await.job.attempts, 1);
 }
 

@@ -1,7 +1,7 @@
 //! Reservations that end: TTRs, releases and their schedules, touches, and the cap on attempts.
 
 use linger::{
-    job::{Job, Reason, State},
+    job::{Due, Job, Reason, State},
     store::{AddJob, Finished, NotHeld, Release, Reservation},
 };
 
@@ -17,6 +17,7 @@ super::on_every_engine! {
     a_release_backs_off_without_a_schedule,
     a_release_follows_the_schedule,
     an_explicit_delay_overrides_the_schedule,
+    a_release_until_a_moment_overrides_the_schedule,
     a_release_with_used_attempts_is_a_dead_letter,
     a_receipt_that_is_not_the_present_one_releases_nothing,
     a_touch_moves_the_deadline_and_nothing_else,
@@ -116,7 +117,7 @@ async fn a_release_backs_off_without_a_schedule(fixture: StoreFixture) {
 async fn a_release_follows_the_schedule(fixture: StoreFixture) {
     add(&*fixture.store, AddJob { retry: retry(&[0, 30]), ..job("a") }).await;
     let held = reserve(&*fixture.store).await;
-    let back = release(&fixture, &held, Release { delay: None, reason: why("busy") }).await;
+    let back = release(&fixture, &held, Release { due: None, reason: why("busy") }).await;
     assert_eq!((back.state, back.due_at, back.reason), (State::Ready, fixture.now(), why("busy")));
     let held = reserve(&*fixture.store).await;
     assert_eq!(held.job.reason, why("busy"), "the next worker sees why");
@@ -128,13 +129,30 @@ async fn a_release_follows_the_schedule(fixture: StoreFixture) {
 async fn an_explicit_delay_overrides_the_schedule(fixture: StoreFixture) {
     add(&*fixture.store, AddJob { retry: retry(&[30]), ..job("a") }).await;
     let held = reserve(&*fixture.store).await;
-    let now = Release { delay: Some(delay(seconds(0))), reason: None };
+    let now = Release { due: Some(after(seconds(0))), reason: None };
     assert_eq!(release(&fixture, &held, now).await.state, State::Ready);
     let held = reserve(&*fixture.store).await;
-    let later = Release { delay: Some(delay(seconds(7))), reason: None };
+    let later = Release { due: Some(after(seconds(7))), reason: None };
     let back = release(&fixture, &held, later).await;
     assert_eq!((back.state, back.due_at), (State::Delayed, fixture.now().after(seconds(7))));
     fixture.advance_and_promote(seconds(7)).await;
+    assert_eq!(reserve(&*fixture.store).await.job.attempts, 3);
+}
+
+async fn a_release_until_a_moment_overrides_the_schedule(fixture: StoreFixture) {
+    add(&*fixture.store, AddJob { retry: retry(&[30]), ..job("a") }).await;
+    let moment = fixture.now().after(millis(7_001));
+    let until = Release { due: Some(Due::At(moment)), reason: why("at nine") };
+    let held = reserve(&*fixture.store).await;
+    let back = release(&fixture, &held, until.clone()).await;
+    assert_eq!((back.state, back.due_at, &back.reason), (State::Delayed, moment, &until.reason));
+    assert!(fixture.notifications.take_due_in().contains(&millis(7_001)), "the timer wakes for it");
+    fixture.advance_and_promote(millis(7_000)).await;
+    assert_eq!(reserve_any(&*fixture.store).await, None, "never early");
+    fixture.advance_and_promote(millis(2)).await;
+    let held = reserve(&*fixture.store).await;
+    let at_once = release(&fixture, &held, until).await;
+    assert_eq!((at_once.state, at_once.due_at), (State::Ready, fixture.now()), "the moment has passed");
     assert_eq!(reserve(&*fixture.store).await.job.attempts, 3);
 }
 
@@ -142,7 +160,7 @@ async fn a_release_with_used_attempts_is_a_dead_letter(fixture: StoreFixture) {
     for (name, given, kept) in [("a", Some("no stock"), "no stock"), ("b", None, Reason::ATTEMPTS_USED)] {
         add(&*fixture.store, AddJob { max_attempts: 1, ..job(name) }).await;
         let held = reserve(&*fixture.store).await;
-        let given = Release { delay: Some(delay(seconds(0))), reason: given.and_then(why) };
+        let given = Release { due: Some(after(seconds(0))), reason: given.and_then(why) };
         let dead = release(&fixture, &held, given).await;
         assert_eq!(
             (dead.state, dead.reason.clone(), dead.dead_at),

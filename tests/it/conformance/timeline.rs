@@ -1,7 +1,7 @@
 //! The timeline: each delayed job counts once, in the minute in which it is due.
 
 use linger::{
-    job::{Delay, Due, Topic},
+    job::{Due, Topic},
     store::{Minute, Patch, Release, Span, Timeline, Totals},
 };
 
@@ -69,14 +69,14 @@ async fn a_timeline_follows_every_change_of_a_due_time(fixture: StoreFixture) {
     fixture.advance_and_promote(seconds(180)).await;
     assert_eq!(minutes(&fixture, 4).await, [0; 4], "promoted");
     let held = reserve(store).await;
-    let later = Release { delay: Some(delay(seconds(60))), ..Release::default() };
+    let later = Release { due: Some(after(seconds(60))), ..Release::default() };
     store.release(ALL, &id("a"), &held.receipt, later).await.expect("answers").expect("is held");
     assert_eq!(minutes(&fixture, 4).await, [0, 1, 0, 0], "released");
     fixture.advance_and_promote(seconds(60)).await;
     let held = reserve(store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     assert_eq!(minutes(&fixture, 4).await, [0; 4], "dead");
-    store.requeue(ALL, &id("a"), delay(seconds(120)), None).await.expect("requeues");
+    store.requeue(ALL, &id("a"), after(seconds(120)), None).await.expect("requeues");
     assert_eq!(minutes(&fixture, 4).await, [0, 0, 1, 0], "requeued");
     store.delete(ALL, vec![id("a")]).await.expect("deletes");
     assert_eq!(minutes(&fixture, 4).await, [0; 4], "deleted");
@@ -149,7 +149,7 @@ async fn a_timeline_survives_a_restart(mut fixture: StoreFixture) {
     add(&*fixture.store, delayed("a", seconds(60))).await;
     add(&*fixture.store, job("b")).await;
     let held = reserve(&*fixture.store).await;
-    let later = Release { delay: Some(Delay::default()), ..Release::default() };
+    let later = Release { due: Some(Due::default()), ..Release::default() };
     fixture.store.release(ALL, &id("b"), &held.receipt, later).await.expect("answers").expect("is held");
     let before = timeline(&fixture, None, 1, 3).await;
     fixture.reopen().await;

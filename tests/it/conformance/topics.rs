@@ -1,7 +1,7 @@
 //! Law 9: a step by id treats a job of a topic outside the caller's scope like no job.
 
 use linger::{
-    job::{Delay, Due, Job, JobId, Receipt, State, TopicFilter},
+    job::{Due, Job, JobId, Receipt, State, TopicFilter},
     store::{AddJob, Deleted, FinishJob, Finished, NotHeld, Patch, Patched, Release, Requeued, Wait},
 };
 
@@ -53,7 +53,7 @@ async fn every_step(
         format!("{:?}", store.release(scope, id, receipt, Release::default()).await),
         format!("{:?}", store.touch(scope, id, receipt, None).await),
         format!("{:?}", store.bury(scope, id, receipt, None).await),
-        format!("{:?}", store.requeue(scope, id, Delay::default(), None).await),
+        format!("{:?}", store.requeue(scope, id, Due::default(), None).await),
         format!("{:?}", store.delete(scope, vec![id.clone()]).await),
     ];
     for patch in [later, at_once, in_place] {
@@ -153,7 +153,7 @@ async fn a_limited_batch_leaves_foreign_jobs_alone(fixture: StoreFixture) {
         fixture.store.release(&only(&["t"]), &id("b"), &others[0].receipt, Release::default()).await;
     assert_eq!(released.expect("answers"), Err(NotHeld::Gone));
     let requeued =
-        fixture.store.requeue(&only(&["t"]), &id("b"), Delay::default(), None).await.expect("answers");
+        fixture.store.requeue(&only(&["t"]), &id("b"), Due::default(), None).await.expect("answers");
     assert_eq!(requeued, Requeued::Gone, "that it is not dead is nobody else's business");
     let patched =
         fixture.store.patch(&only(&["t"]), &id("b"), Patch::default(), None).await.expect("answers");

@@ -118,7 +118,7 @@ async fn disturb(fixture: &StoreFixture, n: usize) {
     // Dead letters: some requeued, some deleted.
     bury_these(store, &[mover(format!("move-dead-{n}"))], None).await;
     store
-        .requeue(ALL, &id(&format!("move-dead-{}", n / 2)), delay(seconds(999)), None)
+        .requeue(ALL, &id(&format!("move-dead-{}", n / 2)), after(seconds(999)), None)
         .await
         .expect("answers");
     // Reserved ones: touched, then finished.

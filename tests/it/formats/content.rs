@@ -12,7 +12,7 @@ use linger::{
 use serde_json::{Value, json};
 
 use crate::harness::jobs::{
-    ALL, Wait, claim_for, delay, id, job, millis, plain, promote, retry, seconds, topic, ttr,
+    ALL, Wait, after, claim_for, delay, id, job, millis, plain, promote, retry, seconds, topic, ttr,
 };
 
 /// The list beside a fixture: everything that it contains.
@@ -158,7 +158,7 @@ async fn add_reserved(store: &dyn Store, clock: &ManualClock) -> Receipt {
                 _ = store.touch(ALL, id, receipt, Some(ttr(7_200))).await.expect("answers").expect("is held")
             }
             "released" => {
-                let release = Release { delay: Some(delay(seconds(90))), reason };
+                let release = Release { due: Some(after(seconds(90))), reason };
                 store.release(ALL, id, receipt, release).await.expect("answers").expect("is held");
             }
             "buried" | "requeued" => {
@@ -169,7 +169,7 @@ async fn add_reserved(store: &dyn Store, clock: &ManualClock) -> Receipt {
             other => panic!("{other} is no step"),
         }
     }
-    store.requeue(ALL, &id("requeued"), delay(Duration::ZERO), None).await.expect("answers");
+    store.requeue(ALL, &id("requeued"), after(Duration::ZERO), None).await.expect("answers");
     clock.advance(seconds(61));
     promote(store).await;
     held.expect("it was handed out")

@@ -55,6 +55,10 @@ pub fn delay(duration: Duration) -> Delay {
     Delay::new(duration).expect("a valid delay")
 }
 
+pub fn after(wait: Duration) -> Due {
+    Due::After(delay(wait))
+}
+
 pub fn ttr(n: u64) -> Ttr {
     Ttr::new(seconds(n)).expect("a valid TTR")
 }

@@ -3,7 +3,7 @@
 use futures_util::FutureExt;
 use linger::{
     clock::Clock,
-    job::{Delay, NewJob, State, TopicPause},
+    job::{Due, NewJob, State, TopicPause},
     queue::{Error, Limits, Pop, Release},
     store::{self, Store},
 };
@@ -106,7 +106,7 @@ async fn a_parked_poll_wakes_for_whatever_makes_a_job_ready() {
     first.accept();
 
     let poll = fixture.park(pop(seconds(60))).await;
-    let at_once = Release { delay: Some(Delay::default()), reason: None };
+    let at_once = Release { due: Some(Due::default()), reason: None };
     fixture.queue.release(ALL, &id("job"), &reserved.receipt, at_once).await.expect("the job is reserved");
     assert_eq!(delivered_ids(poll).await, ["job"], "the poll wakes when the job is released");
 

@@ -100,7 +100,7 @@ async fn every_step_keeps_attributes_of_a_later_version() {
     let held = reserve(store).await;
     store.touch(ALL, a, &held.receipt, Some(ttr(90))).await.expect("answers").expect("is held");
     fixture.kept(State::Reserved, "touch").await;
-    let release = Release { delay: Some(delay(seconds(1))), reason: why.clone() };
+    let release = Release { due: Some(after(seconds(1))), reason: why.clone() };
     store.release(ALL, a, &held.receipt, release).await.expect("answers").expect("is held");
     fixture.kept(State::Delayed, "release").await;
     assert_eq!(fixture.promoted(1).await, MoveKind::Ready);
@@ -113,7 +113,7 @@ async fn every_step_keeps_attributes_of_a_later_version() {
     reserve(store).await;
     assert_eq!(fixture.promoted(60).await, MoveKind::Died);
     fixture.kept(State::Dead, "last attempt").await;
-    store.requeue(ALL, a, delay(seconds(0)), None).await.expect("requeues");
+    store.requeue(ALL, a, after(seconds(0)), None).await.expect("requeues");
     fixture.kept(State::Ready, "requeue").await;
     let held = reserve(store).await;
     store.bury(ALL, a, &held.receipt, why).await.expect("answers").expect("is held");

@@ -127,7 +127,7 @@ async fn a_release_whose_reply_was_cut_off_happens_once() {
     let (process, proxy) = behind_a_proxy().await;
     let held = reserved(&process).await;
     proxy.cut_replies("victim", 1);
-    let release = Release { delay: Some(delay(seconds(5))), reason: None };
+    let release = Release { due: Some(after(seconds(5))), reason: None };
     let back =
         process.store.release(ALL, &id("victim"), &held.receipt, release.clone()).await.expect("answers");
     assert!(proxy.all_faults_happened());
@@ -150,7 +150,7 @@ async fn the_other_steps_happen_once_too() {
     assert_eq!(dead.state, State::Dead);
     proxy.cut_replies(":dead:t", 2);
     let Requeued::Done(back) =
-        store.requeue(ALL, &id("victim"), delay(seconds(9)), None).await.expect("answers")
+        store.requeue(ALL, &id("victim"), after(seconds(9)), None).await.expect("answers")
     else {
         panic!("it was dead")
     };

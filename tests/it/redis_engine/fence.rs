@@ -61,7 +61,7 @@ async fn a_closed_store_takes_no_changes() {
     assert_refused("release", store.release(ALL, &id("reserved"), receipt, Release::default()).await);
     assert_refused("touch", store.touch(ALL, &id("reserved"), receipt, None).await);
     assert_refused("bury", store.bury(ALL, &id("reserved"), receipt, None).await);
-    assert_refused("requeue", store.requeue(ALL, &id("dead"), delay(seconds(0)), None).await);
+    assert_refused("requeue", store.requeue(ALL, &id("dead"), after(seconds(0)), None).await);
     let later = Patch { due: Some(Due::After(delay(seconds(9)))), ..Patch::default() };
     assert_refused("patch", store.patch(ALL, &id("delayed"), later, None).await);
     assert_refused("delete", store.delete(ALL, vec![id("delayed")]).await);

@@ -123,13 +123,13 @@ async fn late_steps_of_other_kinds_do_nothing_either() {
     let pause = TopicPause { delivery: true, intake: false };
     pair.proxy.withhold("victim", usize::MAX);
     let (requeued, paused) = tokio::join!(
-        pair.cut_off.store.requeue(ALL, &victim, delay(seconds(0)), None),
+        pair.cut_off.store.requeue(ALL, &victim, after(seconds(0)), None),
         pair.cut_off.store.change_pause(&paused_topic, pause, TopicPause::NONE),
     );
     is_unavailable(requeued);
     is_unavailable(paused);
     let requeued =
-        pair.other.store.requeue(ALL, &id("victim"), delay(seconds(9)), None).await.expect("requeues");
+        pair.other.store.requeue(ALL, &id("victim"), after(seconds(9)), None).await.expect("requeues");
     assert!(matches!(requeued, Requeued::Done(_)));
     pair.other
         .store

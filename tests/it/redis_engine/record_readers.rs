@@ -168,7 +168,7 @@ async fn written_records(process: &Process, raw: &Raw, key: &str) -> Vec<Vec<u8>
     let held =
         store.reserve(&plain("t"), &[vec![named], claims(3)].concat(), Wait::No).await.expect("reserves");
     let reason = Reason::new("because");
-    let release = Release { delay: Some(delay(seconds(3))), reason: reason.clone() };
+    let release = Release { due: Some(after(seconds(3))), reason: reason.clone() };
     store.release(ALL, &held[0].job.id, &held[0].receipt, release).await.expect("answers").expect("is held");
     store.bury(ALL, &held[1].job.id, &held[1].receipt, reason).await.expect("answers").expect("is held");
     let stored = raw.send(&["HVALS", key]).await.into_array();

@@ -136,7 +136,7 @@ impl StepFixture {
             Step::ReleaseLater | Step::ReleaseNow | Step::ReleaseUsedUp => {
                 let part = if step == Step::ReleaseUsedUp { "last" } else { "held" };
                 let wait = if step == Step::ReleaseNow { 0 } else { 9 };
-                let release = Release { delay: Some(delay(seconds(wait))), reason };
+                let release = Release { due: Some(after(seconds(wait))), reason };
                 debug_text(&store.release(ALL, &id(part), self.receipt(part), release).await?)
             }
             Step::Touch => {
@@ -144,10 +144,10 @@ impl StepFixture {
             }
             Step::Bury => debug_text(&store.bury(ALL, &id("held"), self.receipt("held"), reason).await?),
             Step::RequeueLater => {
-                debug_text(&store.requeue(ALL, &id("dead"), delay(seconds(9)), None).await?)
+                debug_text(&store.requeue(ALL, &id("dead"), after(seconds(9)), None).await?)
             }
             Step::RequeueNow => {
-                debug_text::<Requeued>(&store.requeue(ALL, &id("dead"), delay(seconds(0)), None).await?)
+                debug_text::<Requeued>(&store.requeue(ALL, &id("dead"), after(seconds(0)), None).await?)
             }
             Step::PatchInPlace | Step::PatchNow | Step::PatchLater => debug_text(
                 &store

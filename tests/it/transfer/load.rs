@@ -23,7 +23,7 @@ async fn work(store: Arc<dyn Store>, worker: usize, stop: CancellationToken) -> 
         let patch = Patch { due: Some(due), ..Patch::default() };
         store.patch(ALL, &kept, patch, None).await.expect("answers");
         for grant in store.reserve(&plain("t"), &claims(2), Wait::No).await.expect("reserves") {
-            let release = Release { delay: Some(delay(seconds(round as u64 % 2))), reason: None };
+            let release = Release { due: Some(after(seconds(round as u64 % 2))), reason: None };
             let released = store.release(ALL, &grant.job.id, &grant.receipt, release).await.expect("answers");
             released.expect("is held");
         }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::write_txn::{FoundJob, WriteTxn};
 use crate::{
-    job::{Actor, Body, Delay, HistoryEvent, JobId, State, TopicFilter},
+    job::{Actor, Body, Due, HistoryEvent, JobId, State, TopicFilter},
     store::{
         ChangeJob, Changed, Deleted, JobChange, Patch, Patched, Requeued, Result,
         embedded::{
@@ -74,7 +74,7 @@ pub(crate) fn requeue(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
-    delay: Delay,
+    due: Due,
     by: Option<&Actor>,
 ) -> SqlResult<Result<Requeued>> {
     let Some(found) = txn.find(scope, id)? else { return Ok(Ok(Requeued::Gone)) };
@@ -90,7 +90,7 @@ pub(crate) fn requeue(
     record.head.attempts = 0;
     record.head.reason = None;
     record.head.dead_at = None;
-    txn.set_delay(&mut record.head, delay.as_duration());
+    txn.set_due(&mut record.head, due);
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_waiting(hash, job_ref.outlet, &record)?;
     Ok(Ok(Requeued::Done(Box::new(txn.to_job(job_ref, &record)))))
@@ -136,7 +136,7 @@ fn change_one(
             patched.map(|patched| matches!(patched, Patched::Done(_)))
         }
         JobChange::Requeue(delay) => {
-            let requeued = requeue(txn, &TopicFilter::ALL, &seen.id, *delay, by)?;
+            let requeued = requeue(txn, &TopicFilter::ALL, &seen.id, Due::After(*delay), by)?;
             requeued.map(|requeued| matches!(requeued, Requeued::Done(_)))
         }
     };

@@ -3,7 +3,7 @@
 
 use super::write_txn::{FoundJob, WriteTxn};
 use crate::{
-    job::{AttemptEnd, Delay, JobId, Reason, Receipt, State, TopicFilter, Ttr},
+    job::{AttemptEnd, JobId, Reason, Receipt, State, TopicFilter, Ttr},
     store::{
         FinishJob, Finished, Held, NotHeld, Release, Result,
         embedded::{
@@ -86,7 +86,10 @@ pub(crate) fn release(
     let FoundJob { hash, job_ref, content: mut record } = found;
     txn.remember_attempt(&mut record.head, &lease, AttemptEnd::Released, release.reason.as_ref());
     let step = record.head.retry.after_release(lease.attempts);
-    txn.set_delay(&mut record.head, release.delay.map_or(step, Delay::as_duration));
+    match release.due {
+        Some(due) => txn.set_due(&mut record.head, due),
+        None => txn.set_delay(&mut record.head, step),
+    }
     record.head.attempts = lease.attempts;
     record.head.reason = release.reason.clone();
     txn.remove(hash, job_ref)?;

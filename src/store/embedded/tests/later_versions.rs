@@ -82,7 +82,7 @@ async fn unknown_attributes_survive_every_step_that_rewrites_a_record() {
     let held = reserve_one(&store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     keeps(&store, "a", "bury").await;
-    store.requeue(ALL, &id("a"), crate::job::Delay::default(), None).await.expect("answers");
+    store.requeue(ALL, &id("a"), crate::job::Due::default(), None).await.expect("answers");
     keeps(&store, "a", "requeue").await;
 
     let held = reserve_one(&store).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::fixture::*;
 use crate::{
     clock::ManualClock,
-    job::{Delay, Due, Job, Reason, State, Timestamp},
+    job::{Due, Job, Reason, State, Timestamp},
     store::{
         AddJob, Degraded, Deleted, JobFilter, Minute, Order, Patch, Put, Release, Span, Store,
         embedded::{AcceptedClock, EmbeddedStore, accept_clock},
@@ -125,8 +125,7 @@ async fn each_new_due_time_decides_anew_which_clock_counts() {
     store.patch(ALL, &id("to-delay"), patch(after(90 * MINUTE)), None).await.expect("patches");
     store.patch(ALL, &id("to-moment"), patch(Due::At(minutes(90))), None).await.expect("patches");
     let held = reserve(&store, 1).await.remove(0);
-    let release =
-        Release { delay: Some(Delay::new(90 * MINUTE).expect("valid")), reason: Reason::new("later") };
+    let release = Release { due: Some(after(90 * MINUTE)), reason: Reason::new("later") };
     store.release(ALL, &held.job.id, &held.receipt, release).await.expect("releases").expect("is held");
     fixture.clock.step_wall(2 * HOUR_MS);
     assert_eq!(ready(&store).await, ["to-moment"]);

@@ -110,8 +110,8 @@ impl StateMachine {
                 answer_text(self.txn(|txn| ops::patch(txn, ALL, &name(job), &patch, None)))
             }
             Step::Requeue { job, wait_ms } => {
-                let delay = Delay::new(wait(wait_ms)).expect("valid");
-                answer_text(self.txn(|txn| ops::requeue(txn, ALL, &name(job), delay, None)))
+                let due = after(wait(wait_ms));
+                answer_text(self.txn(|txn| ops::requeue(txn, ALL, &name(job), due, None)))
             }
             Step::Change { job, wait_ms, kind } => {
                 let Some(job) = self.txn(|txn| ops::get(txn, ALL, &name(job))) else { return String::new() };

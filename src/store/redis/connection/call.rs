@@ -6,7 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use fred::types::{Key, Value};
 
-use crate::store::redis::{keys::Shard, scripts::Script};
+use crate::{
+    job::Due,
+    store::redis::{keys::Shard, scripts::Script, time::millis_arg},
+};
 
 /// How long a call is retried that must not delay others: time enough to find a slot's new server.
 const SHORT_RETRY: Duration = Duration::from_millis(100);
@@ -89,6 +92,16 @@ impl ScriptCall {
         match arg {
             Some(arg) => self.arg(arg),
             None => self.arg(""),
+        }
+    }
+
+    /// Adds the two arguments of a due time: what it is, and milliseconds. `None` has no kind.
+    #[must_use]
+    pub fn due_args(self, due: Option<Due>) -> Self {
+        match due {
+            None => self.arg("").arg(""),
+            Some(Due::After(delay)) => self.arg("after").arg(millis_arg(delay.as_duration())),
+            Some(Due::At(moment)) => self.arg("at").arg(moment.as_millis()),
         }
     }
 

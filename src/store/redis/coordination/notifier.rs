@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::ready_shards::ReadyShards;
 use crate::{
-    job::{Delay, Outlet, Topic},
+    job::{Outlet, Topic},
     store::{Listener, redis::keys::Shard},
 };
 
@@ -46,14 +46,5 @@ impl Notifier {
     /// Somebody looks at the figures of all processes.
     pub fn watched(&self) {
         self.listener.watched();
-    }
-
-    /// Jobs on a shard wait again for `delay`.
-    pub fn waiting_for(&self, outlet: &Outlet, shard: Shard, delay: Delay) {
-        if delay.as_duration().is_zero() {
-            self.ready_on(outlet, shard);
-        } else {
-            self.due_in(delay.as_duration());
-        }
     }
 }

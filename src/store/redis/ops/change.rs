@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use fred::types::Value;
-
 use super::{
     read::decode_job,
-    single_job::{JobStepOutcome, SingleJob, decode_state},
+    single_job::{JobStepOutcome, SingleJob, decode_state, notify_changed},
 };
 use crate::{
-    job::{Actor, Delay, Due, JobId, Outlet, TopicFilter, encode_steps},
+    job::{Actor, Due, JobId, Outlet, Timestamp, TopicFilter, encode_steps},
     store::{
         Patch, Patched, Requeued, Result,
         redis::{
@@ -43,18 +41,13 @@ impl Patcher {
         patch: Patch,
         by: Option<&Actor>,
     ) -> Result<Patched> {
-        let (kind, due) = match patch.due {
-            None => ("", Value::from("")),
-            Some(Due::After(delay)) => ("after", millis_arg(delay.as_duration())),
-            Some(Due::At(moment)) => ("at", moment.as_millis().into()),
-        };
         let ttr = patch.ttr.map(|ttr| millis_arg(ttr.as_duration()));
         let max_attempts = patch.max_attempts.map(i64::from);
         let retry = patch.retry.map(|retry| [b"+", &encode_steps(&retry)[..]].concat());
         let body = patch.body.map(|body| body.as_bytes().clone());
         let args = |call: ScriptCall| {
             let retry = retry.clone().map(bytes::Bytes::from);
-            let call = call.arg(kind).arg(due.clone()).optional_arg(ttr.clone()).optional_arg(max_attempts);
+            let call = call.due_args(patch.due).optional_arg(ttr.clone()).optional_arg(max_attempts);
             call.optional_arg(retry).optional_arg(body.clone()).optional_arg(by.map(Actor::as_str))
         };
         match self.job.run(Script::Patch, scope, id, args).await? {
@@ -81,7 +74,7 @@ impl Requeuer {
         &self,
         scope: &TopicFilter,
         id: &JobId,
-        delay: Delay,
+        due: Due,
         by: Option<&Actor>,
     ) -> Result<Requeued> {
         let (shard, started_us) = (self.shards.keys.shard_of(id), self.shards.context().now_us());
@@ -91,17 +84,16 @@ impl Requeuer {
             let slot = self.shards.replay_slots.acquire(shard);
             let call = self.shards.change(Script::Requeue, shard, Some(&slot), &outlets);
             let call = call.started_at(started_us).arg(encode_scope(scope));
-            let call = call
-                .arg(millis_arg(delay.as_duration()))
-                .arg(id.as_str())
-                .optional_arg(by.map(Actor::as_str));
+            let call = call.arg(id.as_str()).due_args(Some(due)).optional_arg(by.map(Actor::as_str));
             let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
             return match reply.int()? {
                 code::OK => {
                     // After a retry the job may be gone already.
                     let Some(raw) = reply.value()?.into_bytes() else { return Ok(Requeued::Gone) };
                     let job = decode_job(id, &raw)?;
-                    self.notifier.waiting_for(&record::outlet_of(&job, &raw), shard, delay);
+                    let now = Timestamp::from_millis(reply.int()?);
+                    let outlet = record::outlet_of(&job, &raw);
+                    notify_changed(&self.shards, &self.notifier, (&job, &outlet), now);
                     Ok(Requeued::Done(Box::new(job)))
                 }
                 code::GONE => Ok(Requeued::Gone),

@@ -28,9 +28,8 @@ impl HolderSteps {
         receipt: &Receipt,
         release: Release,
     ) -> Result<Held> {
-        let delay = release.delay.map(|delay| millis_arg(delay.as_duration()));
-        let reason = release.reason.map(|reason| format!("+{}", reason.as_str()));
-        let args = |call: ScriptCall| call.optional_arg(delay.clone()).optional_arg(reason.clone());
+        let reason = release.reason.as_ref().map(|reason| format!("+{}", reason.as_str()));
+        let args = |call: ScriptCall| call.due_args(release.due).optional_arg(reason.clone());
         self.run(Script::Release, scope, id, receipt, args).await
     }
 

@@ -68,7 +68,7 @@ impl SingleJob {
                     if reply.int()? == 1 {
                         self.compaction.request(shard, &outlet);
                     }
-                    self.notify_changed(&job, &outlet, now);
+                    notify_changed(&self.shards, &self.notifier, (&job, &outlet), now);
                     JobStepOutcome::Done(Box::new(job))
                 }
                 code::GONE => JobStepOutcome::Gone,
@@ -83,19 +83,19 @@ impl SingleJob {
         }
         Err(outlet_keeps_changing())
     }
+}
 
-    /// Notifies the listener of a job's new state.
-    fn notify_changed(&self, job: &Job, outlet: &Outlet, now: Timestamp) {
-        match job.state {
-            State::Ready => self.notifier.ready_on(outlet, self.shards.keys.shard_of(&job.id)),
-            State::Delayed => self.notifier.due_in(job.due_at.since(now)),
-            State::Reserved => {
-                self.notifier.due_in(job.reserved_until.map_or_else(Default::default, |t| t.since(now)))
-            }
-            State::Dead => {
-                if let Some(retention) = self.shards.context().options.dead_retention {
-                    self.notifier.due_in(retention);
-                }
+/// Notifies the listener of a job's new state.
+pub fn notify_changed(shards: &Shards, notifier: &Notifier, (job, outlet): (&Job, &Outlet), now: Timestamp) {
+    match job.state {
+        State::Ready => notifier.ready_on(outlet, shards.keys.shard_of(&job.id)),
+        State::Delayed => notifier.due_in(job.due_at.since(now)),
+        State::Reserved => {
+            notifier.due_in(job.reserved_until.map_or_else(Default::default, |t| t.since(now)));
+        }
+        State::Dead => {
+            if let Some(retention) = shards.context().options.dead_retention {
+                notifier.due_in(retention);
             }
         }
     }

@@ -14,11 +14,6 @@ local function moment_of(job)
   return job.state == DEAD and job.died or job.due
 end
 
--- Makes a job wait until a moment.
-local function wait_until(id, job, due)
-  if due <= NOW then make_ready(id, job, due) else make_delayed(id, job, due) end
-end
-
 -- Changes a job. Returns a code and the ms until it is due, or -1.
 local function change(id, job, kind, ms)
   local was, due = job.state, nil
@@ -29,10 +24,9 @@ local function change(id, job, kind, ms)
     remove_job(id, job)
     return OK, -1
   end
-  set_due_kind(job, kind == 'at')
   if kind == 'requeue' then job.attempts, job.reason = 0, nil end
   remember(job, kind == 'requeue' and REQUEUED or RESCHEDULED, NOW, 0, 0, ARGV[A])
-  wait_until(id, job, due)
+  wait_until(id, job, due, kind == 'at')
   return OK, math.max(due - NOW, 0)
 end
 

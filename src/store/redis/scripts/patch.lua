@@ -10,8 +10,7 @@ if not JOB then return { GONE } end
 if JOB.state == RESERVED or JOB.state == DEAD then return { REFUSED, JOB.state } end
 local kind, ms = ARGV[A + 1], tonumber(ARGV[A + 2])
 local due = kind ~= '' and due_at(kind == 'at', ms)
-local at_once = due and due <= NOW
-if due and (JOB.state == READY or at_once) and not outlets[JOB.outlet] then
+if due and (JOB.state == READY or due <= NOW) and not outlets[JOB.outlet] then
   return { MOVED, JOB.outlet }
 end
 
@@ -22,18 +21,13 @@ if ARGV[A + 5] ~= '' then
   if JOB.retry == '' then JOB.retry = nil end
 end
 if ARGV[A + 6] ~= '' then JOB.body = ARGV[A + 6] end
-if due then
-  set_due_kind(JOB, kind == 'at')
-  remember(JOB, RESCHEDULED, NOW, 0, 0, ARGV[A + 7])
-end
+if due then remember(JOB, RESCHEDULED, NOW, 0, 0, ARGV[A + 7]) end
 
 local was = JOB.state
 if not due then
   call('HSET', JOBS, ID, encode(JOB))
-elseif at_once then
-  make_ready(ID, JOB, due)
 else
-  make_delayed(ID, JOB, due)
+  wait_until(ID, JOB, due, kind == 'at')
 end
 write_counts()
 -- A ready job with a new due time has left a stale entry.

@@ -40,7 +40,7 @@ local function expire(id, job)
     moved(job.outlet, 3, 0, late)
   else
     local delay = retry_delay(job) or 0
-    make_waiting(id, job, delay)
+    wait_until(id, job, due_at(false, delay), false)
     moved(job.outlet, 2, delay == 0 and 1 or 0, late)
   end
 end

@@ -1,25 +1,26 @@
 #!lua flags=allow-oom
 -- Releases a reserved job, or makes it dead when its attempts are used up.
 --
--- ARGV[A+1..] receipt, delay in ms or '' for the schedule, reason or '' with a leading '+' when given
+-- ARGV[A+1..] receipt, 'after' | 'at' | '' for the schedule, ms or '', reason or '' with a leading '+' when given
 local replayed = replayed_reply()
 if replayed then return replayed end
 local refused = receipt_fault(ARGV[A + 1])
 if refused then return refused end
 
 local reason = nil
-if ARGV[A + 3] ~= '' then reason = sub(ARGV[A + 3], 2) end
-local delay = tonumber(ARGV[A + 2])
-if not delay then
+if ARGV[A + 4] ~= '' then reason = sub(ARGV[A + 4], 2) end
+local kind, ms = ARGV[A + 2], tonumber(ARGV[A + 3])
+if kind == '' then
   -- Without a schedule the delay is 1 s and doubles up to 10 min, so that a crash loop is slow.
-  delay = retry_delay(JOB) or math.min(1000 * 2 ^ math.min(math.max(JOB.attempts - 1, 0), 16), 600000)
+  ms = retry_delay(JOB) or math.min(1000 * 2 ^ math.min(math.max(JOB.attempts - 1, 0), 16), 600000)
 end
-if (attempts_used_up(JOB) or delay == 0) and not outlets[JOB.outlet] then return { MOVED, JOB.outlet } end
+local due = due_at(kind == 'at', ms)
+if (attempts_used_up(JOB) or due <= NOW) and not outlets[JOB.outlet] then return { MOVED, JOB.outlet } end
 remember_attempt(JOB, RELEASED, reason)
 if attempts_used_up(JOB) then
   make_dead(ID, JOB, reason or 'attempts_used')
 else
   JOB.reason = reason
-  make_waiting(ID, JOB, delay)
+  wait_until(ID, JOB, due, kind == 'at')
 end
 return done()

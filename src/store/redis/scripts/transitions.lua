@@ -93,14 +93,10 @@ end
 
 local function attempts_used_up(job) return job.max > 0 and job.attempts >= job.max end
 
--- Makes a job wait again for `delay` ms; with 0 it is ready at once.
-local function make_waiting(id, job, delay)
-  set_due_kind(job, false)
-  if delay == 0 then
-    make_ready(id, job, NOW)
-  else
-    make_delayed(id, job, NOW_UP + delay)
-  end
+-- Makes a job wait until a moment, which a client named or which is the end of a delay; it is ready at once when that has come.
+local function wait_until(id, job, due, is_moment)
+  set_due_kind(job, is_moment)
+  if due <= NOW then make_ready(id, job, due) else make_delayed(id, job, due) end
 end
 
 -- Whether an outlet's ready list has so many stale entries that it should be compacted.

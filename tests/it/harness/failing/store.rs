@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 use async_trait::async_trait;
 use linger::{
     job::{
-        Actor, CallRate, Callback, Delay, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
+        Actor, CallRate, Callback, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
         SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
@@ -116,10 +116,10 @@ impl Store for FailingStore {
         &self,
         scope: &TopicFilter,
         id: &JobId,
-        delay: Delay,
+        due: Due,
         by: Option<&Actor>,
     ) -> Result<Requeued> {
-        self.call("requeue", self.inner.requeue(scope, id, delay, by)).await
+        self.call("requeue", self.inner.requeue(scope, id, due, by)).await
     }
 
     async fn patch(

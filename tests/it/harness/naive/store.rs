@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use linger::{
     job::{
-        Actor, AttemptEnd, CallRate, Callback, Delay, Due, HistoryEvent, HostNumber, Job, JobId, Origin,
-        Outlet, Reason, Receipt, SecretId, SigningKey, SigningSecret, State, Topic, TopicFilter, TopicPause,
+        Actor, AttemptEnd, CallRate, Callback, Due, HistoryEvent, HostNumber, Job, JobId, Origin, Outlet,
+        Reason, Receipt, SecretId, SigningKey, SigningSecret, State, Topic, TopicFilter, TopicPause,
         TopicSettings, Ttr,
     },
     store::{
@@ -115,7 +115,8 @@ impl Store for Naive {
             }
             entry.job.reason = release.reason;
             let step = entry.job.retry.after_release(attempts);
-            self.wait_until(entry, now.after(release.delay.map_or(step, Delay::as_duration)));
+            let due_at = release.due.map_or_else(|| now.after(step), |due| due.resolve(now));
+            self.wait_until(entry, due_at);
         }))
     }
 
@@ -151,7 +152,7 @@ impl Store for Naive {
         &self,
         scope: &TopicFilter,
         id: &JobId,
-        delay: Delay,
+        due: Due,
         by: Option<&Actor>,
     ) -> Result<Requeued> {
         let mut content = self.content();
@@ -162,7 +163,7 @@ impl Store for Naive {
         self.remember(&mut entry.job, HistoryEvent::Requeued, by);
         entry.job.attempts = 0;
         entry.job.reason = None;
-        self.wait_until(entry, self.clock.read().after(delay.as_duration()));
+        self.wait_until(entry, due.resolve(self.clock.read()));
         Ok(Requeued::Done(Box::new(entry.job.clone())))
     }
 
@@ -184,7 +185,6 @@ impl Store for Naive {
         job.retry = patch.retry.unwrap_or_else(|| job.retry.clone());
         job.body = patch.body.as_ref().map_or_else(|| job.body.clone(), super::copied);
         if let Some(due) = patch.due {
-            let due: Due = due;
             self.remember(&mut entry.job, HistoryEvent::Rescheduled, by);
             self.wait_until(entry, due.resolve(self.clock.read()));
         }
