@@ -41,12 +41,17 @@ const OLD_JOBS: [(&str, &str); 3] = [
         "ouqiang.md",
         "redis.call('SELECT', 1) redis.call('ZADD', 'dq_bucket_2', 4102444800, '15702398321') \
          redis.call('SET', '15702398321', cmsgpack.pack({['1'] = 'order', ['2'] = '15702398321', \
-         ['3'] = 4102444800, ['4'] = 120, ['5'] = '{\"uid\": 10829378}'}))",
+         ['3'] = 4102444800, ['4'] = 120, ['5'] = '{\"uid\": 10829378}'})) \
+         redis.call('ZADD', 'dq_bucket_2', 4102444800, '15702398322') \
+         redis.call('SET', '15702398322', cmsgpack.pack({['1'] = 'order', ['2'] = '15702398322', \
+         ['3'] = 4102444800, ['4'] = 120, ['5'] = string.char(182, 169, 181, 165)}))",
     ),
     (
         "lmstfy.md",
-        "local id = '01HZZZZZZZZZZZZZZZZZZZZZZZ' redis.call('SET', 'j/ns/q/' .. id, 'a body') \
-         redis.call('ZADD', 'timer_set', 4102444800, struct.pack('Hc0Hc0HHc0', 2, 'ns', 1, 'q', 3, 26, id))",
+        "for id, body in pairs({['01HZZZZZZZZZZZZZZZZZZZZZZZ'] = 'a body', \
+         ['01HZZZZZZZZZZZZZZZZZZZZZZY'] = string.char(8, 150, 255)}) do \
+         redis.call('SET', 'j/ns/q/' .. id, body) redis.call('ZADD', 'timer_set', 4102444800, \
+         struct.pack('Hc0Hc0HHc0', 2, 'ns', 1, 'q', 3, 26, id)) end",
     ),
     (
         "redisson.md",
