@@ -20,7 +20,7 @@ pub enum DurationError {
     TooLong,
     /// Not one of the accepted forms.
     #[error(
-        "must be a number of seconds or a string such as \"250ms\", \"15s\", \"3m\", \"1h30m\", \"7d\", \"2w\" or \"PT15M\""
+        "must be a number of seconds or a string such as \"250ms\", \"1.5s\", \"3m\", \"1h30m\", \"7d\", \"2w\" or \"PT15M\""
     )]
     Malformed,
 }
@@ -31,11 +31,34 @@ const MAX_TEXT: usize = 64;
 /// Longest duration (100 years), which keeps all arithmetic far from overflow.
 const CEILING: Duration = Duration::from_secs(100 * 366 * 86_400);
 
-const UNITS: [(&str, u64); 6] =
-    [("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+/// A unit: its name, and its length in nanoseconds.
+type Unit = (&'static str, u128);
+
+const SECOND: u128 = 1_000_000_000;
+
+/// The largest first. The last three are how Go prints durations below a millisecond; micro is written with either of two
+/// letters.
+const UNITS: [Unit; 10] = [
+    ("w", 604_800 * SECOND),
+    ("d", 86_400 * SECOND),
+    ("h", 3_600 * SECOND),
+    ("m", 60 * SECOND),
+    ("s", SECOND),
+    ("ms", 1_000_000),
+    ("\u{b5}s", 1_000),
+    ("\u{3bc}s", 1_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+const ISO_DATE_UNITS: [Unit; 2] = [("W", 604_800 * SECOND), ("D", 86_400 * SECOND)];
+const ISO_TIME_UNITS: [Unit; 3] = [("H", 3_600 * SECOND), ("M", 60 * SECOND), ("S", SECOND)];
+
+/// Most digits of a fraction.
+const MAX_FRACTION: usize = 18;
 
 /// Parses a duration. A plain number is a number of seconds, so that query parameters (`wait=20`) and JSON numbers mean
-/// the same.
+/// the same. A text with units is rounded up to whole milliseconds.
 ///
 /// # Errors
 /// [`DurationError`] for a negative, too large or malformed value.
@@ -70,81 +93,89 @@ fn plain_seconds(text: &str) -> Result<Duration, DurationError> {
     Ok(Duration::from_micros((seconds * 1e6).round() as u64))
 }
 
-/// `1h30m`: whole numbers with units, each unit once, largest first.
+/// `1h30m`: numbers with units, each unit once, largest first.
 fn units(text: &str) -> Result<Duration, DurationError> {
-    let mut total_ms: u64 = 0;
-    let mut rest = text;
-    let mut allowed = &UNITS[..];
-    if rest.is_empty() {
+    if text.is_empty() {
         return Err(DurationError::Malformed);
     }
+    from_nanos(sum_parts(text, &UNITS, &['.'])?)
+}
+
+/// What follows the `P` of ISO 8601: weeks and days, then `T`, hours, minutes and seconds.
+fn iso_8601(text: &str) -> Result<Duration, DurationError> {
+    const POINTS: &[char] = &['.', ','];
+    match text.split_once('T') {
+        Some((_, "")) => Err(DurationError::Malformed),
+        // The standard allows a fraction in the last part of all only.
+        Some((date, time)) => {
+            let date = sum_parts(date, &ISO_DATE_UNITS, &[])?;
+            from_nanos(date + sum_parts(time, &ISO_TIME_UNITS, POINTS)?)
+        }
+        None if text.is_empty() => Err(DurationError::Malformed),
+        None => from_nanos(sum_parts(text, &ISO_DATE_UNITS, POINTS)?),
+    }
+}
+
+/// The nanoseconds of numbers with units, each unit once, largest first. The last number may have a fraction behind one of
+/// `points`.
+fn sum_parts(text: &str, units: &[Unit], points: &[char]) -> Result<u128, DurationError> {
+    let (mut total, mut rest, mut allowed) = (0, text, units);
     while !rest.is_empty() {
         let (count, after) = whole_number(rest)?;
-        let unit_len = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
-        let (unit, next) = after.split_at(unit_len);
-        let at = allowed.iter().position(|(name, _)| *name == unit).ok_or(DurationError::Malformed)?;
-        total_ms = add(total_ms, count, allowed[at].1)?;
+        let (fraction, after) = split_fraction(after, points)?;
+        let name_len = after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len());
+        let (name, next) = after.split_at(name_len);
+        let at = allowed.iter().position(|unit| unit.0 == name).ok_or(DurationError::Malformed)?;
+        let nanos = allowed[at].1;
+        if fraction.is_some() && !next.is_empty() {
+            return Err(DurationError::Malformed);
+        }
+        total += u128::from(count) * nanos + fraction.map_or(0, |digits| fraction_of(digits, nanos));
         allowed = &allowed[at + 1..];
         rest = next;
     }
-    Ok(Duration::from_millis(total_ms))
+    Ok(total)
 }
 
-/// What follows the `P` of ISO 8601: weeks and days, then `T`, hours, minutes and seconds; a
-/// fraction is accepted on the seconds.
-fn iso_8601(text: &str) -> Result<Duration, DurationError> {
-    let (date, time) = match text.split_once('T') {
-        Some((_, "")) => return Err(DurationError::Malformed),
-        Some((date, time)) => (date, time),
-        None if text.is_empty() => return Err(DurationError::Malformed),
-        None => (text, ""),
-    };
-    let mut total_ms = iso_part(date, &[('W', 604_800_000), ('D', 86_400_000)], false)?;
-    total_ms = add(total_ms, 1, iso_part(time, &[('H', 3_600_000), ('M', 60_000), ('S', 1_000)], true)?)?;
-    Ok(Duration::from_millis(total_ms))
-}
-
-fn iso_part(text: &str, units: &[(char, u64)], fraction: bool) -> Result<u64, DurationError> {
-    let mut total_ms = 0;
-    let mut rest = text;
-    let mut allowed = units;
-    while !rest.is_empty() {
-        let (count, mut after) = whole_number(rest)?;
-        let mut extra_ms = 0;
-        if fraction && after.starts_with(['.', ',']) {
-            let digits_len = after[1..].find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len() - 1);
-            let digits = &after[1..=digits_len];
-            after = &after[digits_len + 1..];
-            if digits.is_empty() || digits.len() > 9 || !after.starts_with('S') {
-                return Err(DurationError::Malformed);
-            }
-            let nanos: u64 = format!("{digits:0<9}").parse().map_err(|_| DurationError::Malformed)?;
-            extra_ms = nanos.div_ceil(1_000_000);
-        }
-        let unit = after.chars().next().ok_or(DurationError::Malformed)?;
-        let at = allowed.iter().position(|(name, _)| *name == unit).ok_or(DurationError::Malformed)?;
-        total_ms = add(add(total_ms, count, allowed[at].1)?, 1, extra_ms)?;
-        allowed = &allowed[at + 1..];
-        rest = &after[unit.len_utf8()..];
+/// The digits behind a point, if the text begins with one of `points`, and the rest.
+fn split_fraction<'a>(text: &'a str, points: &[char]) -> Result<(Option<&'a str>, &'a str), DurationError> {
+    let Some(after) = text.strip_prefix(points) else { return Ok((None, text)) };
+    let (digits, rest) = after.split_at(leading_digits(after));
+    if digits.is_empty() || digits.len() > MAX_FRACTION {
+        return Err(DurationError::Malformed);
     }
-    Ok(total_ms)
+    Ok((Some(digits), rest))
+}
+
+/// The fraction of a unit, rounded up to a nanosecond.
+fn fraction_of(digits: &str, nanos: u128) -> u128 {
+    let (mut numerator, mut denominator) = (0, 1);
+    for digit in digits.bytes() {
+        numerator = numerator * 10 + u128::from(digit - b'0');
+        denominator *= 10;
+    }
+    (numerator * nanos).div_ceil(denominator)
+}
+
+fn leading_digits(text: &str) -> usize {
+    text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())
 }
 
 fn whole_number(text: &str) -> Result<(u64, &str), DurationError> {
-    let len = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    if len == 0 {
+    let (digits, rest) = text.split_at(leading_digits(text));
+    if digits.is_empty() {
         return Err(DurationError::Malformed);
     }
-    let count = text[..len].parse().map_err(|_| DurationError::TooLarge)?;
-    Ok((count, &text[len..]))
+    Ok((digits.parse().map_err(|_| DurationError::TooLarge)?, rest))
 }
 
-fn add(total_ms: u64, count: u64, unit_ms: u64) -> Result<u64, DurationError> {
-    count
-        .checked_mul(unit_ms)
-        .and_then(|ms| ms.checked_add(total_ms))
-        .filter(|ms| *ms <= CEILING.as_millis() as u64)
-        .ok_or(DurationError::TooLarge)
+/// Rounds up to whole milliseconds, so that nothing fires early.
+fn from_nanos(nanos: u128) -> Result<Duration, DurationError> {
+    let ms = nanos.div_ceil(1_000_000);
+    if ms > CEILING.as_millis() {
+        return Err(DurationError::TooLarge);
+    }
+    Ok(Duration::from_millis(u64::try_from(ms).expect("at most 100 years")))
 }
 
 /// A duration as the API writes it: seconds, with a fraction only when there is one.
@@ -184,6 +215,15 @@ mod tests {
             ("P2W", 1_209_600_000),
             (" 5s ", 5_000),
             ("PT1.0001S", 1_001),
+            ("PT1.5H", 5_400_000),
+            ("P0,5D", 43_200_000),
+            ("P1DT0,25M", 86_415_000),
+            ("1.5s", 1_500),
+            ("0.5s", 500),
+            ("1.5h", 5_400_000),
+            ("1h0.1m", 3_606_000),
+            ("0.0001s", 1),
+            ("0.333333333333333333w", 201_600_000),
         ] {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
         }
@@ -192,8 +232,38 @@ mod tests {
     #[test]
     fn refuses_nonsense_and_says_why() {
         for text in [
-            "", "s", "1M", "1y", "5 s", "m5", "1s1h", "1s1s", "P", "PT", "P1M", "P1Y", "PT5", "1.5h", "nan",
-            "NaN", "inf", "Infinity", "0x10", "1..5", "PT.5S", "PT1.S", "10sec", "½s", "-",
+            "",
+            "s",
+            "1M",
+            "1y",
+            "5 s",
+            "m5",
+            "1s1h",
+            "1s1s",
+            "P",
+            "PT",
+            "P1M",
+            "P1Y",
+            "PT5",
+            "nan",
+            "NaN",
+            "inf",
+            "Infinity",
+            "0x10",
+            "1..5",
+            "PT.5S",
+            "PT1.S",
+            "10sec",
+            "½s",
+            "-",
+            "1.5h30m",
+            ".5s",
+            "1.s",
+            "1,5s",
+            "1.5.5s",
+            "0.0000000000000000001s",
+            "PT1.5H30M",
+            "P1.5DT1H",
         ] {
             assert_eq!(parse_duration(text), Err(DurationError::Malformed), "{text}");
         }
@@ -203,6 +273,28 @@ mod tests {
         for text in ["1e300", "99999999999w", "99999999999999999999999s", "P9999999D"] {
             assert_eq!(parse_duration(text), Err(DurationError::TooLarge), "{text}");
         }
+    }
+
+    /// What `time.Duration.String()` of Go prints.
+    #[test]
+    fn reads_what_go_prints() {
+        for (text, ms) in [
+            ("0s", 0),
+            ("1ns", 1),
+            ("1.5µs", 1),
+            ("1.5\u{3bc}s", 1),
+            ("500us", 1),
+            ("1.5ms", 2),
+            ("999.999999ms", 1_000),
+            ("1.5s", 1_500),
+            ("1m0.5s", 60_500),
+            ("2h0m0.000000001s", 7_200_001),
+            ("720h0m0s", 2_592_000_000),
+        ] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        assert_eq!(parse_duration("-1.5s"), Err(DurationError::Negative));
+        assert_eq!(parse_duration("2562047h47m16.854775807s"), Err(DurationError::TooLarge), "its longest");
     }
 
     #[test]
@@ -221,7 +313,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_parsed_or_refused_without_panic(text in "\\PC*", digits in "[0-9PTWDHMSmshdw.,eE+-]{0,12}") {
+        fn any_text_is_parsed_or_refused_without_panic(text in "\\PC*", digits in "[0-9PTWDHMSmshdwnuµ.,eE+-]{0,12}") {
             let _ = (parse_duration(&text), parse_duration(&digits));
         }
     }

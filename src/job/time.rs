@@ -13,8 +13,14 @@ pub enum TimeError {
     /// Not RFC 3339, or without an offset.
     #[error("must be an RFC 3339 date and time with an offset, such as \"2026-11-21T06:10:00Z\"")]
     NotRfc3339,
-    /// A year outside of what a due time may be.
-    #[error("must lie between the years 1970 and 9999")]
+    /// A month, a day or a time of day that does not exist.
+    #[error("is not in the calendar: a month, a day or a time of day in it does not exist")]
+    NotInCalendar,
+    /// An offset beyond those of RFC 3339.
+    #[error("must have an offset from -23:59 to +23:59")]
+    OffsetOutOfRange,
+    /// Before 1970, or after [`Timestamp::MAX`].
+    #[error("must be from 1970-01-01T00:00:00Z to {}", Timestamp::MAX)]
     OutOfRange,
 }
 
@@ -55,21 +61,72 @@ impl Timestamp {
     /// Parses an RFC 3339 date and time with an offset. A fraction of a millisecond is rounded up.
     ///
     /// # Errors
-    /// [`TimeError`] if the text is something else or outside of 1970 to 9999.
+    /// [`TimeError`] if the text is something else or out of range.
     pub fn parse(text: &str) -> Result<Self, TimeError> {
-        // jiff also accepts forms beyond RFC 3339 (bracketed zones, week dates); those are refused.
-        let date_and_time = text.len() >= 20 && matches!(text.as_bytes()[10], b'T' | b't' | b' ');
-        if !date_and_time || text.contains('[') {
-            return Err(TimeError::NotRfc3339);
-        }
-        let moment: jiff::Timestamp = text.parse().map_err(|_| TimeError::NotRfc3339)?;
-        let up = i64::from(moment.subsec_nanosecond() % 1_000_000 > 0);
-        let unix_ms = moment.as_millisecond() + up;
+        let (local, offset) = split_rfc_3339(text).ok_or(TimeError::NotRfc3339)?;
+        // Years up to 9999, with any offset: a timestamp of jiff ends a day earlier.
+        let local: jiff::civil::DateTime = local.parse().map_err(|_| TimeError::NotInCalendar)?;
+        let offset_s = offset.seconds().ok_or(TimeError::OffsetOutOfRange)?;
+        let local_ns = local.duration_since(jiff::civil::date(1970, 1, 1).at(0, 0, 0, 0)).as_nanos();
+        let unix_ns = local_ns - i128::from(offset_s) * 1_000_000_000;
+        let unix_ms = i64::try_from(-(-unix_ns).div_euclid(1_000_000)).map_err(|_| TimeError::OutOfRange)?;
         if !(0..=Self::MAX.0).contains(&unix_ms) {
             return Err(TimeError::OutOfRange);
         }
         Ok(Self(unix_ms))
     }
+}
+
+/// The offset of a local time, as it is written.
+struct Offset {
+    is_negative: bool,
+    hours: i64,
+    minutes: i64,
+}
+
+impl Offset {
+    /// `None` beyond the range of RFC 3339.
+    fn seconds(&self) -> Option<i64> {
+        let seconds = (self.hours * 60 + self.minutes) * 60;
+        let is_valid = self.hours < 24 && self.minutes < 60;
+        is_valid.then_some(if self.is_negative { -seconds } else { seconds })
+    }
+}
+
+/// Splits a text of the form of RFC 3339 into date and time, and the offset. jiff accepts other forms, too (basic ones,
+/// week dates, offsets without minutes, names of zones).
+fn split_rfc_3339(text: &str) -> Option<(&str, Offset)> {
+    let bytes = text.as_bytes();
+    let has_form = |bytes: &[u8], form: &[u8]| {
+        bytes.len() == form.len()
+            && bytes.iter().zip(form).all(|(byte, form)| match form {
+                b'0' => byte.is_ascii_digit(),
+                b'T' => matches!(byte, b'T' | b't' | b' '),
+                other => byte == other,
+            })
+    };
+    if !has_form(bytes.get(..19)?, b"0000-00-00T00:00:00") {
+        return None;
+    }
+    let rest = text.get(19..)?;
+    let fraction_len = match rest.strip_prefix('.') {
+        Some(digits) => 1 + digits.find(|c: char| !c.is_ascii_digit())?,
+        None => 0,
+    };
+    // At most nine digits, which is all that clocks print.
+    if fraction_len == 1 || fraction_len > 10 {
+        return None;
+    }
+    let (local, offset) = text.split_at(19 + fraction_len);
+    if matches!(offset, "Z" | "z") {
+        return Some((local, Offset { is_negative: false, hours: 0, minutes: 0 }));
+    }
+    let (sign, digits) = offset.split_at_checked(1)?;
+    if !matches!(sign, "+" | "-") || !has_form(digits.as_bytes(), b"00:00") {
+        return None;
+    }
+    let (hours, minutes) = (digits[..2].parse().ok()?, digits[3..].parse().ok()?);
+    Some((local, Offset { is_negative: sign == "-", hours, minutes }))
 }
 
 /// One reading of a clock. Deadlines are compared with the reading rounded down, and delays begin at the reading rounded
@@ -137,11 +194,69 @@ mod tests {
             "1700000000",
             "2026-11-21",
             "2026-11-21T06:10:00",
-            "2026-13-01T00:00:00Z",
             "2026-11-21T06:10:00+01:00[Europe/Berlin]",
-            "1969-12-31T23:59:59Z",
+            "2026-11-21T06:10Z+01:00",
+            "2026-11-21T06:10:00.Z",
+            "2026-11-21T06:10:00+0100",
+            "2026-11-21T06:10:00+01",
+            "2026-11-21T06:10:00+01:00:30",
+            "2026-11-21T06:10:00 Z",
+            "20261121T061000.0000Z",
+            "2026-W47-6T06:10:00Z",
+            "+02026-11-21T06:10:00Z",
+            "10000-01-01T00:00:00Z",
+            "2026-11-21T06:10:0é+01:00",
+            "é026-11-21T06:10:00Z",
         ] {
-            assert!(Timestamp::parse(text).is_err(), "{text}");
+            assert_eq!(Timestamp::parse(text), Err(TimeError::NotRfc3339), "{text}");
+        }
+    }
+
+    #[test]
+    fn says_which_bound_a_time_misses() {
+        for text in [
+            "2026-13-01T00:00:00Z",
+            "2026-02-29T00:00:00Z",
+            "2026-00-01T00:00:00Z",
+            "2026-11-21T24:00:00Z",
+            "2026-11-21T06:60:00Z",
+            "2026-11-21T06:10:61Z",
+        ] {
+            assert_eq!(Timestamp::parse(text), Err(TimeError::NotInCalendar), "{text}");
+        }
+        for text in ["2026-11-21T06:10:00+24:00", "2026-11-21T06:10:00-01:60", "2026-11-21T06:10:00+99:99"] {
+            assert_eq!(Timestamp::parse(text), Err(TimeError::OffsetOutOfRange), "{text}");
+        }
+        for text in [
+            "0000-01-01T00:00:00Z",
+            "0001-01-01T00:00:00Z",
+            "1969-12-31T23:59:59.999Z",
+            "1970-01-01T00:59:59+01:00",
+            "9999-12-30T22:00:00Z",
+            "9999-12-30T21:59:59.9991Z",
+            "9999-12-31T23:59:59Z",
+            "9999-12-31T23:59:59.999999999-23:59",
+        ] {
+            assert_eq!(Timestamp::parse(text), Err(TimeError::OutOfRange), "{text}");
+        }
+        assert_eq!(
+            TimeError::OutOfRange.to_string(),
+            "must be from 1970-01-01T00:00:00Z to 9999-12-30T21:59:59.999Z"
+        );
+    }
+
+    #[test]
+    fn reads_the_edges_of_the_range() {
+        for (text, same) in [
+            ("9999-12-30T21:59:59.999Z", Timestamp::MAX),
+            ("9999-12-31T21:58:59.999+23:59", Timestamp::MAX),
+            ("9999-12-29T22:00:59.999-23:59", Timestamp::MAX),
+            ("1970-01-01T00:00:00z", Timestamp::from_millis(0)),
+            ("1969-12-31t00:01:00-23:59", Timestamp::from_millis(0)),
+            ("2016-12-31T23:59:60Z", Timestamp::from_millis(1_483_228_799_000)),
+            ("2026-11-21 06:10:00-00:00", Timestamp::from_millis(1_795_241_400_000)),
+        ] {
+            assert_eq!(Timestamp::parse(text), Ok(same), "{text}");
         }
     }
 
