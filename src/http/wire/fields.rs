@@ -1,7 +1,8 @@
 //! Reads a JSON object field by field, so that all its faults are found at once.
 //!
 //! An object is a list of names and raw values. Known fields are read one by one; duplicate and unknown fields are
-//! faults. Knows JSON and pointers, not what the fields mean; `values` parses them.
+//! faults. What `null` means is decided here alone. Knows JSON and pointers, not what the fields mean; `values` parses
+//! them.
 //!
 //! The memory for a hostile object is bounded: by a number of fields and a number of faults.
 
@@ -24,8 +25,13 @@ pub struct Fields<'a> {
     entries: Vec<FieldEntry<'a>>,
     /// The names that were read so far, which are the known fields of this kind of object.
     known: Vec<&'static str>,
+    null_rule: NullRule,
     faults: Faults,
 }
+
+/// Whether `null` as the value of a field with this name is a fault, and how to correct it. Otherwise the field is left out:
+/// many serializers write every field that has no value so.
+pub type NullRule = fn(&str) -> Option<&'static str>;
 
 /// A name and its value, which is `None` once it was read.
 type FieldEntry<'a> = (Cow<'a, str>, Option<&'a RawValue>);
@@ -80,7 +86,8 @@ impl<'a> Fields<'a> {
     ) -> Result<Self, ObjectError> {
         match parse_entries(text) {
             Ok(Some(entries)) => {
-                Ok(Self { pointer, entries, known: Vec::with_capacity(8), faults: Faults::new(max_faults) })
+                let (known, faults) = (Vec::with_capacity(8), Faults::new(max_faults));
+                Ok(Self { pointer, entries, known, null_rule: |_| None, faults })
             }
             Ok(None) => {
                 let detail = format!("must have at most {MAX_FIELDS} fields");
@@ -90,18 +97,40 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Replaces the rule by which `null` is a fault of no field. It holds for the objects inside, too.
+    pub fn set_null_rule(&mut self, rule: NullRule) {
+        self.null_rule = rule;
+    }
+
     /// Whether the object has no fields at all.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether the object has the field `name`.
-    pub fn has(&self, name: &str) -> bool {
+    fn has_entry(&self, name: &str) -> bool {
         self.entries.iter().any(|(key, _)| key == name)
     }
 
+    /// Whether the object has the field `name`, and not as `null`.
+    pub fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|(key, value)| key == name && !value.is_some_and(is_null))
+    }
+
     /// The raw value of a field that may be left out.
-    pub fn optional_raw(&mut self, name: &'static str) -> Option<&'a RawValue> {
+    fn optional_raw(&mut self, name: &'static str) -> Option<&'a RawValue> {
+        let raw = self.raw_or_null(name)?;
+        if !is_null(raw) {
+            return Some(raw);
+        }
+        self.entries.retain(|(key, _)| key != name);
+        if let Some(detail) = (self.null_rule)(name) {
+            self.add_fault(name, detail);
+        }
+        None
+    }
+
+    /// The raw value of a field that may be left out, and that may be `null`.
+    pub fn raw_or_null(&mut self, name: &'static str) -> Option<&'a RawValue> {
         self.known.push(name);
         let mut found = None;
         for (_, value) in self.entries.iter_mut().filter(|(key, _)| key == name) {
@@ -134,6 +163,7 @@ impl<'a> Fields<'a> {
     ) -> Option<T> {
         if !self.has(name) {
             self.known.push(name);
+            self.entries.retain(|(key, _)| key != name);
             self.add_fault(name, "is required");
             return None;
         }
@@ -170,7 +200,10 @@ impl<'a> Fields<'a> {
     ) -> Option<T> {
         let raw = self.optional_raw(name)?;
         let (value, read) = match Fields::parse(raw, self.pointer_to(name), MAX_FAULTS) {
-            Ok(mut inner) => (read(&mut inner), inner.finish()),
+            Ok(mut inner) => {
+                inner.set_null_rule(self.null_rule);
+                (read(&mut inner), inner.finish())
+            }
             Err(ObjectError::InvalidValue(faults)) => (None, Err(faults)),
             Err(ObjectError::InvalidJson(_)) => {
                 self.add_fault(name, "must have names of whole Unicode characters");
@@ -206,8 +239,9 @@ impl<'a> Fields<'a> {
 
     /// Refuses a field that other objects of the API have.
     pub fn refuse(&mut self, name: &str, detail: &str) {
-        if self.has(name) {
-            self.entries.retain(|(key, _)| key != name);
+        let is_given = self.has(name) || (self.null_rule)(name).is_some() && self.has_entry(name);
+        self.entries.retain(|(key, _)| key != name);
+        if is_given {
             self.add_fault(name, detail);
         }
     }
@@ -232,6 +266,10 @@ impl<'a> Fields<'a> {
         }
         if self.faults.is_empty() { Ok(()) } else { Err(self.faults) }
     }
+}
+
+fn is_null(raw: &RawValue) -> bool {
+    raw.get() == "null"
 }
 
 fn invalid_value(fault: Fault, max_faults: usize) -> ObjectError {
@@ -299,74 +337,4 @@ impl<'de> Visitor<'de> for EntriesVisitor<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::http::errors::FaultLocation;
-
-    fn parse(text: &str) -> Fields<'_> {
-        let Ok(fields) = parse_document(text.as_bytes()) else { panic!("{text} is an object") };
-        fields
-    }
-
-    fn pointers(fields: Fields<'_>) -> Vec<String> {
-        let pointer = |fault: Fault| match fault.location {
-            FaultLocation::Pointer(pointer) => pointer,
-            FaultLocation::Parameter(name) => panic!("{name} is not a pointer"),
-        };
-        let faults = fields.finish().err().map(Faults::into_listed);
-        faults.into_iter().flatten().map(pointer).collect()
-    }
-
-    #[test]
-    fn finds_every_fault_at_once() {
-        let mut fields = parse(r#"{"a":1,"b":"x","b":"y","c/d~":2,"list":[true,1,"t"]}"#);
-        assert_eq!(fields.optional("a", values::text), None);
-        assert_eq!(fields.optional("b", values::text), None);
-        assert_eq!(fields.optional_list("list", 3, values::flag), None);
-        assert_eq!(fields.required("e", values::text), None);
-        assert_eq!(pointers(fields), ["/a", "/b", "/list/1", "/list/2", "/e", "/c~1d~0"]);
-    }
-
-    #[test]
-    fn a_list_over_its_limit_is_one_fault() {
-        let mut fields = parse(r#"{"list":[1,2,3,4]}"#);
-        assert_eq!(fields.optional_list("list", 3, values::flag), None);
-        assert_eq!(pointers(fields), ["/list"]);
-    }
-
-    #[test]
-    fn an_object_with_too_many_fields_is_refused_without_reading_the_rest() {
-        let object = |fields: usize, end: &str| {
-            let fields: Vec<_> = (0..fields).map(|n| format!("\"f{n}\":1")).collect();
-            format!("{{{}{end}", fields.join(","))
-        };
-        assert_eq!(pointers(parse(&object(MAX_FIELDS, "}"))).len(), MAX_FAULTS);
-        for end in ["}", "", "}}", ",nonsense"] {
-            let text = object(MAX_FIELDS + 1, end);
-            assert!(matches!(parse_document(text.as_bytes()), Err(ObjectError::InvalidValue(_))), "{end}");
-        }
-        let long = format!("{{\"{}\":1}}", "x".repeat(MAX_NAME + 1));
-        assert_eq!(pointers(parse(&long)), [""]);
-    }
-
-    #[test]
-    fn an_escaped_name_is_the_same_name() {
-        let mut fields = parse(r#"{"\u0061":"x"}"#);
-        assert_eq!(fields.optional("a", values::text).as_deref(), Some("x"));
-        assert!(pointers(fields).is_empty());
-    }
-
-    #[test]
-    fn invalid_json_differs_from_a_value_of_another_type() {
-        for invalid in [&b"{"[..], b"", b"{\"a\":\"\xff\"}", b"{\"\\ud800\":1}", b"{}{}", b"{\"a\":NaN}"] {
-            assert!(matches!(parse_document(invalid), Err(ObjectError::InvalidJson(_))), "{invalid:?}");
-        }
-        for other in ["[]", "1", "\"a\"", "null"] {
-            let parsed = parse_document(other.as_bytes());
-            assert!(matches!(parsed, Err(ObjectError::InvalidValue(_))), "{other}");
-        }
-        let deep = "[".repeat(1_000_000) + &"]".repeat(1_000_000);
-        let parsed = parse_document(deep.as_bytes());
-        assert!(matches!(parsed, Err(ObjectError::InvalidValue(_))), "without a stack overflow");
-    }
-}
+mod tests;

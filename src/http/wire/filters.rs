@@ -37,11 +37,20 @@ pub fn order_in_query(query: &mut Query, state: State) -> Order {
     order
 }
 
+/// A condition that a client has no value for must not make the filter match more jobs.
+fn null_in_filter(name: &str) -> Option<&'static str> {
+    let is_condition = matches!(name, "from" | "to" | "id_prefix" | "reason_prefix");
+    is_condition.then_some("must not be null: leave it out if the filter is meant without it")
+}
+
 /// The fields of the filter of a bulk operation, of jobs in `default` unless it names a state.
 pub fn in_body(fields: &mut Fields<'_>, default: Option<State>) -> Option<JobFilter> {
+    fields.set_null_rule(null_in_filter);
+    let state = |raw| state_text(&values::text(raw)?);
+    let left_out = default.filter(|_| !fields.has("state"));
     let state = match default {
-        Some(default) if !fields.has("state") => Some(default),
-        _ => fields.required("state", |raw| state_text(&values::text(raw)?)),
+        Some(_) => fields.optional("state", state).or(left_out),
+        None => fields.required("state", state),
     };
     let topic: Option<Topic> = fields.optional("topic", values::topic);
     let has_topic = fields.has("topic");

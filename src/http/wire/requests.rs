@@ -114,7 +114,7 @@ fn retry(fields: &mut Fields<'_>, limits: &Limits) -> Option<RetrySchedule> {
 
 /// The job's body, as a slice of the request: the exact bytes that were sent.
 fn body(fields: &mut Fields<'_>, bytes: &Bytes) -> Result<Option<Body>, Problem> {
-    let Some(raw) = fields.optional_raw("body") else { return Ok(None) };
+    let Some(raw) = fields.raw_or_null("body") else { return Ok(None) };
     let error = match Body::from_raw(raw, bytes) {
         Ok(body) => return Ok(Some(body)),
         Err(error) => error,
@@ -146,6 +146,7 @@ pub fn patch(bytes: &Bytes, limits: &Limits) -> Result<Patch, Problem> {
         ttr: fields.optional("ttr", values::ttr),
         max_attempts: fields.optional("max_attempts", values::max_attempts),
         retry: retry(&mut fields, limits),
+    fields.set_null_rule(|name| Some(how_to_clear(name)));
         body: body(&mut fields, bytes)?,
     };
     close(fields, Some(patch), Problem::invalid_job)
@@ -163,6 +164,16 @@ fn optional_receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Optio
 /// A receipt that must be given in the body or in the query.
 fn required_receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Option<Receipt> {
     if in_query.is_none() && !fields.has("receipt") {
+/// What a patch answers to `null`, which could mean that the value is to stay, or to go.
+fn how_to_clear(name: &str) -> &'static str {
+    match name {
+        "delay" | "at" => "must not be null: leave it out to keep the due time, or send \"delay\": 0 for now",
+        "max_attempts" => "must not be null: leave it out to keep the limit, or send 0 for no limit",
+        "retry" => "must not be null: leave it out to keep the list, or send [] for no list",
+        _ => "must not be null: leave it out to keep the value, or send another one",
+    }
+}
+
         fields.add_fault("receipt", "is required, here or in the query");
     }
     optional_receipt(fields, in_query)
@@ -170,7 +181,10 @@ fn required_receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Optio
 
 /// The body of a finish: the receipt, if there is one.
 pub fn finish(bytes: &Bytes, in_query: Option<Receipt>) -> Result<Option<Receipt>, Problem> {
-    read(bytes, |fields| Some(optional_receipt(fields, in_query)))
+    read(bytes, |fields| {
+        fields.set_null_rule(null_in_finish);
+        Some(optional_receipt(fields, in_query))
+    })
 }
 
 pub fn release(
@@ -180,6 +194,11 @@ pub fn release(
 ) -> Result<(Receipt, Release), Problem> {
     read(bytes, |fields| {
         let receipt = required_receipt(fields, in_query);
+/// A client that has lost its receipt must not finish the job of another one.
+fn null_in_finish(name: &str) -> Option<&'static str> {
+    (name == "receipt").then_some("must not be null: leave it out to finish the job whoever has it")
+}
+
         let release = Release {
             due: delay(fields, limits).map(Due::After),
             reason: fields.optional("reason", values::reason),
@@ -217,7 +236,7 @@ pub fn requeue_dead(bytes: &Bytes) -> Result<usize, Problem> {
 /// The flags to pause or resume: those that are `true`, or both if the body is empty.
 pub fn pause(bytes: &Bytes) -> Result<TopicPause, Problem> {
     read(bytes, |fields| {
-        let default = fields.is_empty();
+        let default = !fields.has("delivery") && !fields.has("intake");
         Some(TopicPause {
             delivery: fields.optional("delivery", values::flag).unwrap_or(default),
             intake: fields.optional("intake", values::flag).unwrap_or(default),
@@ -291,6 +310,7 @@ pub fn finish_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<Finis
 
 pub fn delete_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<JobId>>, Problem> {
     let ids = batch(bytes, "ids", limits)?;
+        fields.set_null_rule(null_in_finish);
     Ok(batch_items(ids, "ids", |raw, pointer, max_faults, id| match values::job_id(raw) {
         Ok(parsed) => {
             *id = Some(parsed.clone());

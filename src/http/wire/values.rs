@@ -1,6 +1,6 @@
 //! Parsers of single values, from JSON and from the text of a parameter. Each error says how to correct the value.
 //!
-//! `null` is refused like any other wrong type: a value that is not meant is left out.
+//! `null` is refused like any other wrong type: `fields` has read the fields that are left out so.
 
 use std::{borrow::Cow, fmt, time::Duration};
 

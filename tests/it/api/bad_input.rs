@@ -24,7 +24,6 @@ on_every_engine!(
     unknown_paths_are_not_found,
     unknown_parameters_are_refused,
     every_fault_of_a_job_is_reported_at_once,
-    null_is_refused_as_a_value,
     missing_bodies_are_refused,
     a_lone_surrogate_in_a_body_is_refused,
 );
@@ -326,16 +325,6 @@ async fn every_fault_of_a_job_is_reported_at_once(engine: Engine) {
         .await
         .expect_problem(422, "invalid_job");
     assert_eq!(error_locations(&problem), [""], "the response stays small");
-}
-
-async fn null_is_refused_as_a_value(engine: Engine) {
-    let api = Api::new(engine).await;
-    for field in ["id", "delay", "at", "ttr", "max_attempts", "retry"] {
-        let order = format!(r#"{{"topic":"t","{field}":null}}"#);
-        assert_eq!(invalid_job(&api, &order).await, [format!("/{field}")]);
-    }
-    assert_unchanged(&api).await;
-    api.add(r#"{"topic":"t","body":null}"#).await;
 }
 
 async fn missing_bodies_are_refused(engine: Engine) {

@@ -38,7 +38,6 @@ async fn wrong_callbacks_of_jobs_are_refused_with_their_places(engine: Engine) {
     let large: serde_json::Map<String, Value> =
         (0..4).map(|n| (format!("x-{n}"), json!("v".repeat(1_024)))).collect();
     for (callback, places) in [
-        (json!(null), vec!["/callback"]),
         (json!("http://a/"), vec!["/callback"]),
         (json!({}), vec!["/callback/url"]),
         (json!({"url": "ftp://a/"}), vec!["/callback/url"]),

@@ -21,6 +21,7 @@ mod limits;
 mod lists;
 mod logs;
 mod messages;
+mod nulls;
 mod operations;
 mod patching;
 mod popping;

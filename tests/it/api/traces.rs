@@ -122,7 +122,7 @@ async fn a_malformed_context_is_ignored(engine: Engine) {
 
 async fn a_value_of_another_type_is_a_fault(engine: Engine) {
     let api = Api::new(engine).await;
-    let definition = r#"{"topic":"t","traceparent":7,"tracestate":null}"#;
+    let definition = r#"{"topic":"t","traceparent":7,"tracestate":[]}"#;
     let problem = api.send("POST", "/jobs", definition).await.expect_problem(422, "invalid_job");
     assert_eq!(error_locations(&problem), ["/traceparent", "/tracestate"]);
     let patch = format!(r#"{{"traceparent":"{SPAN}"}}"#);
