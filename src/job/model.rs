@@ -262,17 +262,18 @@ impl NewJob {
     }
 
     /// The limit on attempts: the job's own, else the length of its retry list plus 1, else the topic's in the same
-    /// order, else [`DEFAULT_MAX_ATTEMPTS`].
+    /// order, else [`DEFAULT_MAX_ATTEMPTS`]. An empty list of the job's own replaces the topic's list as any other does,
+    /// and has no length that counts.
     #[must_use]
     pub fn resolved_max_attempts(&self, topic: &TopicSettings) -> u32 {
-        let limit = |max: Option<u32>, retry: &Option<RetrySchedule>| {
-            let by_list = |list: &RetrySchedule| {
-                (!list.is_empty()).then(|| u32::try_from(list.steps().len()).unwrap_or(u32::MAX - 1) + 1)
-            };
-            max.or_else(|| retry.as_ref().and_then(by_list))
+        let by_list = |list: &RetrySchedule| {
+            (!list.is_empty()).then(|| u32::try_from(list.steps().len()).unwrap_or(u32::MAX - 1) + 1)
         };
-        limit(self.max_attempts, &self.retry)
-            .or_else(|| limit(topic.max_attempts, &topic.retry))
+        let topics_list = topic.retry.as_ref().filter(|_| self.retry.is_none());
+        self.max_attempts
+            .or_else(|| self.retry.as_ref().and_then(by_list))
+            .or(topic.max_attempts)
+            .or_else(|| topics_list.and_then(by_list))
             .unwrap_or(DEFAULT_MAX_ATTEMPTS)
     }
 }

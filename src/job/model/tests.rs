@@ -65,7 +65,9 @@ fn the_limit_comes_from_the_job_then_its_list_then_the_topic() {
     let own = NewJob { retry: retry(3), max_attempts: Some(0), ..job() };
     assert_eq!(own.resolved_max_attempts(&topic), 0);
     let empty = NewJob { retry: Some(RetrySchedule::default()), ..job() };
-    assert_eq!(empty.resolved_max_attempts(&plain), 16, "an empty list is no list");
+    assert_eq!(empty.resolved_max_attempts(&plain), 16);
+    assert_eq!(empty.resolved_max_attempts(&listed), 16, "the topic's list does not apply to the job");
+    assert_eq!(empty.resolved_max_attempts(&topic), 5);
 }
 
 #[test]

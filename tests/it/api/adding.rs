@@ -171,8 +171,24 @@ async fn max_attempts_come_from_the_job_its_retry_list_or_the_default(engine: En
     let unlimited = api.add(r#"{"topic":"t","retry":[1.5],"max_attempts":0}"#).await;
     assert_eq!(unlimited["max_attempts"], 0, "0 means no limit");
     let unlisted = api.add(r#"{"topic":"t","retry":[]}"#).await;
-    assert_eq!(unlisted["max_attempts"], 16, "an empty list counts as no list");
+    assert_eq!(unlisted["max_attempts"], 16, "an empty list has no length that counts");
     assert!(unlisted.get("retry").is_none());
+    api.send("PUT", "/topics/s", r#"{"retry":[60,60]}"#).await.expect(200);
+    let of_topic = api.add(r#"{"topic":"s","id":"topic"}"#).await;
+    assert_eq!((&of_topic["max_attempts"], &of_topic["retry"]), (&json!(3), &json!([60, 60])));
+    // An empty list of the job's own is no list, in all that follows from one.
+    let own = api.add(r#"{"topic":"s","id":"none","retry":[]}"#).await;
+    assert_eq!((&own["max_attempts"], own.get("retry")), (&json!(16), None));
+    api.send("PATCH", "/jobs/topic", r#"{"delay":"1h","retry":[]}"#).await.expect(200);
+    let popped = api.pop("s").await;
+    let release = format!(r#"{{"receipt":{}}}"#, popped["receipt"]);
+    let released = api.send("POST", "/jobs/none/release", &release).await.expect(200).json();
+    assert_eq!(released["due_at"], "2026-11-21T05:40:01.000Z", "the back-off of a job without a list");
+    api.send("PUT", "/topics/s", r#"{"max_attempts":9,"retry":[60,60]}"#).await.expect(200);
+    let both = api.add(r#"{"topic":"s","retry":[5]}"#).await;
+    assert_eq!(both["max_attempts"], 2, "the job's own list comes before the topic's number");
+    let capped = api.add(r#"{"topic":"s","retry":[]}"#).await;
+    assert_eq!(capped["max_attempts"], 9);
 }
 
 async fn a_delay_of_thirty_days_is_kept_to_the_millisecond(engine: Engine) {
