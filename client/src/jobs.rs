@@ -9,7 +9,7 @@ use crate::{
     client::Client,
     durations::{duration_text, some_duration},
     error::Error,
-    model::{Added, Job, JobPatch, NewJob, PopRequest, ReleaseRequest, ReservedJob},
+    model::{Added, Due, Job, JobPatch, NewJob, PopRequest, ReleaseRequest, ReservedJob},
     request::{Repeat, Request, segment},
 };
 
@@ -34,9 +34,9 @@ struct Reason<'a> {
 }
 
 #[derive(Serialize)]
-struct Delay {
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    delay: Option<Duration>,
+struct Requeue {
+    #[serde(flatten)]
+    due: Option<Due>,
 }
 
 /// The calls as data, for those who send them with [`Client::send`] and read the answer themselves.
@@ -88,8 +88,8 @@ impl Request {
 
     /// Requeues a dead letter.
     #[must_use]
-    pub fn requeue(id: &str, delay: Option<Duration>) -> Self {
-        Self::post("requeue", format!("/jobs/{}/requeue", segment(id))).json(&Delay { delay })
+    pub fn requeue(id: &str, due: Option<Due>) -> Self {
+        Self::post("requeue", format!("/jobs/{}/requeue", segment(id))).json(&Requeue { due })
     }
 
     /// Changes a delayed or ready job in place.
@@ -152,10 +152,10 @@ impl Client {
         self.send(&Request::bury(id, receipt, reason)).await?.read()
     }
 
-    /// Requeues a dead letter, ready now or after `delay`. A repeat may be refused with 409 for what the first
+    /// Requeues a dead letter, ready now unless `due` says otherwise. A repeat may be refused with 409 for what the first
     /// attempt did.
-    pub async fn requeue(&self, id: &str, delay: Option<Duration>) -> Result<Job, Error> {
-        self.send(&Request::requeue(id, delay)).await?.read()
+    pub async fn requeue(&self, id: &str, due: Option<Due>) -> Result<Job, Error> {
+        self.send(&Request::requeue(id, due)).await?.read()
     }
 
     /// Changes a delayed or ready job in place. A repeat counts a delay anew.

@@ -154,8 +154,8 @@ pub struct PopRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ReleaseRequest {
     /// When to try again; by the job's schedule when left out.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    pub delay: Option<Duration>,
+    #[serde(flatten)]
+    pub due: Option<Due>,
     /// Why, in the worker's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -3,11 +3,12 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Subcommand};
-use linger_client::{Job, Request};
+use linger_client::{Due, Job, Request, Timestamp};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
 use super::{
+    add::parse_moment,
     exit::{Exit, Failure},
     help,
     jobs::{change_job, for_each},
@@ -78,9 +79,12 @@ struct Selection {
 pub(super) struct RequeueArgs {
     #[command(flatten)]
     selection: Selection,
-    /// When they are due [default: at once]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    /// When they are due, from now [default: at once]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "at")]
     delay: Option<Duration>,
+    /// When they are due, such as 2027-01-01T08:00:00+01:00; only with ids
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment, conflicts_with_all = ["all", "limit"])]
+    at: Option<Timestamp>,
     #[command(flatten)]
     change: ChangeArgs,
 }
@@ -131,14 +135,15 @@ async fn list(session: &Session, arguments: &ListArgs) -> Result<Exit, Failure> 
 }
 
 async fn requeue(session: &Session, arguments: &RequeueArgs) -> Result<Exit, Failure> {
-    let RequeueArgs { selection, delay, .. } = arguments;
+    let RequeueArgs { selection, delay, at, .. } = arguments;
+    let due = delay.map(Due::Delay).or(at.map(Due::At));
     session.confirm_change(&format!("requeue dead letters of {}", selection.topic))?;
     if selection.ids.is_empty() {
         return bulk(session, "requeue", selection, *delay).await;
     }
     for_each(session, &selection.ids, async |id| {
         expect_in_topic(session, id, &selection.topic).await?;
-        let request = Request::requeue(id, *delay);
+        let request = Request::requeue(id, due);
         change_job(session, id, &request, |job| job.state != "dead").await.map(drop)
     })
     .await

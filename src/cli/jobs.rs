@@ -32,9 +32,12 @@ pub(super) struct ReleaseArgs {
     /// Receipt of the reservation
     #[arg(long)]
     receipt: String,
-    /// When it is due again [default: by its list of waits]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    /// When it is due again, from now [default: by its list of waits]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "at")]
     delay: Option<Duration>,
+    /// When it is due again, such as 2027-01-01T08:00:00+01:00
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    at: Option<Timestamp>,
     /// Why, for whoever looks at the job
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -124,10 +127,11 @@ pub(super) fn finish(FinishArgs { id, receipt, change }: &FinishArgs) -> ExitCod
 
 /// Runs `linger release`.
 pub(super) fn release(arguments: &ReleaseArgs) -> ExitCode {
-    let ReleaseArgs { id, receipt, delay, reason, change } = arguments;
+    let ReleaseArgs { id, receipt, delay, at, reason, change } = arguments;
+    let due = delay.map(Due::Delay).or(at.map(Due::At));
     change.run(async |session| {
         session.confirm_change(&format!("release {id}"))?;
-        let release = ReleaseRequest { delay: *delay, reason: reason.clone() };
+        let release = ReleaseRequest { due, reason: reason.clone() };
         let is_done = |job: &Job| {
             let attempt = job.history.iter().rev().find(|entry| entry.kind == "attempt");
             attempt.is_some_and(|attempt| attempt.ended.as_deref() == Some("released"))

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
-use linger_client::{PopRequest, ReleaseRequest, Repeat, Request, ReservedJob};
+use linger_client::{Due, PopRequest, ReleaseRequest, Repeat, Request, ReservedJob};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -146,7 +146,8 @@ fn line(wording: &Wording, job: &ReservedJob) -> String {
 /// Gives jobs back that nobody has seen, unless they are no longer reserved. Those for which that fails come back after
 /// their TTR.
 async fn give_back(session: &Session, jobs: impl Iterator<Item = Popped>) -> Result<(), Failure> {
-    let release = ReleaseRequest { delay: Some(Duration::ZERO), reason: Some("not printed".to_owned()) };
+    let release =
+        ReleaseRequest { due: Some(Due::Delay(Duration::ZERO)), reason: Some("not printed".to_owned()) };
     for Popped { job, .. } in jobs {
         let released = session.call(&Request::release(&job.id, &job.receipt, &release)).await;
         match released {

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     client::Client,
     error::Error,
-    model::{Job, ReleaseRequest, ReservedJob},
+    model::{Due, Job, ReleaseRequest, ReservedJob},
 };
 
 /// Sends a report until it is answered, or nobody waits for that any longer.
@@ -62,8 +62,8 @@ async fn send<H: Host>(
         Report::Finish => client.finish(id, Some(receipt)).await.map(|()| None),
         Report::Bury { reason: why } => client.bury(id, receipt, reason(why).as_deref()).await.map(Some),
         Report::Release { delay, reason: why } => {
-            let delay = delay.or(shared.options.retry_delay);
-            client.release(id, receipt, &ReleaseRequest { delay, reason: reason(why) }).await.map(Some)
+            let due = delay.or(shared.options.retry_delay).map(Due::Delay);
+            client.release(id, receipt, &ReleaseRequest { due, reason: reason(why) }).await.map(Some)
         }
     }
 }

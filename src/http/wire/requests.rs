@@ -194,15 +194,7 @@ pub fn release(
 ) -> Result<(Receipt, Release), Problem> {
     read(bytes, |fields| {
         let receipt = required_receipt(fields, in_query);
-/// A client that has lost its receipt must not finish the job of another one.
-fn null_in_finish(name: &str) -> Option<&'static str> {
-    (name == "receipt").then_some("must not be null: leave it out to finish the job whoever has it")
-}
-
-        let release = Release {
-            due: delay(fields, limits).map(Due::After),
-            reason: fields.optional("reason", values::reason),
-        };
+        let release = Release { due: due(fields, limits), reason: fields.optional("reason", values::reason) };
         Some((receipt?, release))
     })
 }
@@ -224,7 +216,7 @@ pub fn bury(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option
 }
 
 pub fn requeue(bytes: &Bytes, limits: &Limits) -> Result<Due, Problem> {
-    read(bytes, |fields| Some(Due::After(delay(fields, limits).unwrap_or_default())))
+    read(bytes, |fields| Some(due(fields, limits).unwrap_or_default()))
 }
 
 /// The number of dead letters to requeue: all if it is left out.

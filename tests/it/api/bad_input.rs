@@ -226,6 +226,12 @@ async fn delay_together_with_at_is_refused(engine: Engine) {
     let api = Api::new(engine).await;
     let order = r#"{"topic":"t","delay":1,"at":"2026-11-21T06:10:00Z"}"#;
     assert_eq!(invalid_job(&api, order).await, ["/at"]);
+    let step = r#"{"receipt":"9f86d081884c7d659a2feaa0c55ad015","delay":1,"at":"2026-11-21T06:10:00Z","reason":"no"}"#;
+    let problem = api.send("POST", "/jobs/a/release", step).await.expect_problem(422, "invalid_request");
+    assert_eq!(error_locations(&problem), ["/at"]);
+    let requeue = r#"{"delay":1,"at":"2026-11-21T06:10:00Z"}"#;
+    let problem = api.send("POST", "/jobs/a/requeue", requeue).await.expect_problem(422, "invalid_request");
+    assert_eq!(error_locations(&problem), ["/at"]);
     assert_unchanged(&api).await;
 }
 

@@ -63,6 +63,14 @@ async fn a_requeued_job_starts_again(engine: Engine) {
     assert!(now.get("reason").is_none() && now.get("dead_at").is_none());
     let later = api.send("POST", "/jobs/2/requeue", r#"{"delay":"1m"}"#).await.expect(200).json();
     assert_eq!((&later["state"], &later["due_at"]), (&json!("delayed"), &json!("2026-11-21T05:41:02.000Z")));
+    api.bury("t").await;
+    let at = r#"{"at":"2026-11-21T09:00:00+01:00"}"#;
+    let morning = api.send("POST", "/jobs/1/requeue", at).await.expect(200).json();
+    assert_eq!(
+        (&morning["state"], &morning["due_at"]),
+        (&json!("delayed"), &json!("2026-11-21T08:00:00.000Z"))
+    );
+    api.advance_and_promote(seconds(60)).await;
     assert_eq!(api.pop("t").await["attempt"], 1);
 }
 

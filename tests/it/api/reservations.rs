@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::on_every_engine;
 use crate::harness::{
     api::{Api, Setup, error_locations, text},
-    jobs::seconds,
+    jobs::{millis, seconds},
     stores::Engine,
 };
 
@@ -17,6 +17,7 @@ on_every_engine!(
     a_late_finish_is_refused_and_the_second_holder_finishes,
     a_stale_receipt_changes_nothing,
     release_uses_the_delay_the_retry_list_or_the_back_off,
+    release_waits_until_a_moment,
     touch_extends_from_now,
     bury_keeps_the_reason,
     a_job_without_attempts_left_becomes_a_dead_letter,
@@ -122,6 +123,23 @@ async fn release_uses_the_delay_the_retry_list_or_the_back_off(engine: Engine) {
         assert_eq!(job["attempts"], 1, "a released attempt counts");
         assert!(job.get("reserved_until").is_none());
     }
+}
+
+async fn release_waits_until_a_moment(engine: Engine) {
+    let api = Api::new(engine).await;
+    let (_, receipt) = add_and_pop(&api, r#"{"topic":"t","id":"a","retry":[60],"max_attempts":0}"#).await;
+    let release =
+        json!({"receipt": receipt, "at": "2026-11-21T09:00:00+01:00", "reason": "closed until nine"});
+    let released = api.send("POST", "/jobs/a/release", &release.to_string()).await.expect(200).json();
+    let seen = (&released["state"], &released["due_at"], &released["reason"]);
+    assert_eq!(seen, (&json!("delayed"), &json!("2026-11-21T08:00:00.000Z"), &json!("closed until nine")));
+    api.advance_and_promote(seconds(8_400) - millis(1)).await;
+    api.get("/topics/t/pop").await.expect(204);
+    api.advance_and_promote(millis(1)).await;
+    let receipt = api.pop("t").await["receipt"].clone();
+    let past = json!({"receipt": receipt, "at": "2001-01-01T00:00:00Z"});
+    let released = api.send("POST", "/jobs/a/release", &past.to_string()).await.expect(200).json();
+    assert_eq!(released["state"], "ready");
 }
 
 async fn touch_extends_from_now(engine: Engine) {

@@ -42,7 +42,7 @@ const JOB: &[Step] = &[
         r#"{"id":"a",[..]"state":"reserved",[..]}"#,
     ),
     (
-        &["release", "a", "--receipt", "RECEIPT", "--delay", "0s", "--reason", "psp away"],
+        &["release", "a", "--receipt", "RECEIPT", "--at", "2026-01-01T00:00:00Z", "--reason", "psp away"],
         "a  ready  due [..] ago",
         r#"{"id":"a",[..]"state":"ready",[..]"reason":"psp away",[..]}"#,
     ),
@@ -58,8 +58,8 @@ const JOB: &[Step] = &[
         r#"{"id":"a",[..]"state":"dead",[..]"reason":"exit 1: psp answered 503",[..]}"#,
     ),
     (
-        &["dead", "requeue", "mail", "a", "--delay", "1h"],
-        "a  delayed  due in 1h ([..])",
+        &["dead", "requeue", "mail", "a", "--at", "2999-01-01T09:00:00+01:00"],
+        "a  delayed  due in [..]",
         r#"{"id":"a",[..]"state":"delayed",[..]"attempts":0,[..]}"#,
     ),
     (&["cancel", "a"], "a  cancelled", r#"{"status":204,"id":"a"}"#),

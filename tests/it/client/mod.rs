@@ -79,7 +79,7 @@ async fn every_call_for_a_job_works() {
     assert!(longer.reserved_until.expect("is reserved") > reserved.reserved_until);
     assert_eq!(longer.reserved_by.as_deref(), Some("wörker 1&"));
     assert!(longer.reserved_at.is_some());
-    let release = ReleaseRequest { delay: Some(Duration::ZERO), reason: Some("later".to_owned()) };
+    let release = ReleaseRequest { due: Some(Due::Delay(Duration::ZERO)), reason: Some("later".to_owned()) };
     assert_eq!(client.release(id, receipt, &release).await.expect("is given back").state, "ready");
     assert_refused(client.touch(id, receipt, None).await, 409, "lease_lost");
 
@@ -87,7 +87,8 @@ async fn every_call_for_a_job_works() {
     assert_eq!(reserved.reason.as_deref(), Some("later"));
     let dead = client.bury(id, &reserved.receipt, Some("no such order")).await.expect("is buried");
     assert_eq!((dead.state.as_str(), dead.reason.as_deref()), ("dead", Some("no such order")));
-    let requeued = client.requeue(id, None).await.expect("is requeued");
+    let past = Due::At("2026-11-21T05:40:00Z".parse().expect("is a moment"));
+    let requeued = client.requeue(id, Some(past)).await.expect("is requeued");
     assert_eq!(requeued.state, "ready");
     let ends: Vec<_> =
         requeued.history.iter().map(|entry| (entry.kind.as_str(), entry.ended.as_deref())).collect();
