@@ -46,25 +46,35 @@ pub(super) struct RouteSpec {
     pub kind: RouteKind,
     /// Whether request bodies contain jobs, or as many ids as a batch may have.
     pub large_body: bool,
+    /// Whether there is a handler for it. Otherwise every request is refused, whatever it brings.
+    pub has_handler: bool,
 }
 
 impl RouteSpec {
     pub const fn new(path: &'static str, required: RequiredScope) -> Self {
-        Self { path, required, kind: RouteKind::Call, large_body: false }
+        Self { path, required, kind: RouteKind::Call, large_body: false, has_handler: true }
     }
 
     /// For requests that match no route. Nobody learns without a token which routes exist.
-    pub const UNKNOWN: Self =
-        Self { kind: RouteKind::Unknown, ..Self::new(NO_ROUTE, RequiredScope::Of(Scope::Admin)) };
+    pub const UNKNOWN: Self = Self {
+        kind: RouteKind::Unknown,
+        has_handler: false,
+        ..Self::new(NO_ROUTE, RequiredScope::Of(Scope::Admin))
+    };
 
     /// For the methods that this route's path does not answer.
     pub fn without_method(self) -> Self {
-        Self { required: RequiredScope::Of(Scope::Admin), ..self }
+        Self { required: RequiredScope::Of(Scope::Admin), has_handler: false, ..self }
     }
 
     /// Whether a request with `method` may have a body.
     pub fn accepts_body(&self, method: &Method) -> bool {
         self.kind != RouteKind::Unknown && matches!(*method, Method::POST | Method::PUT | Method::PATCH)
+    }
+
+    /// Whether a body is a fault of a request that may have none. A probe is answered whatever it brings.
+    pub fn refuses_bodies(&self) -> bool {
+        self.has_handler && self.kind != RouteKind::Probe
     }
 
     /// Whether links on foreign pages may point here: useful for people, and the linking page cannot read the response.

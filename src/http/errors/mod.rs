@@ -81,6 +81,11 @@ impl Problem {
         Self::malformed("the only transfer coding is chunked, and it must be named once").closing()
     }
 
+    /// A body of a call that takes none. Ignoring it would ignore a condition that its sender relies on, such as a receipt.
+    pub fn unexpected_body() -> Self {
+        Self::malformed("this call takes no body; what it takes belongs in its path and query")
+    }
+
     /// Invalid path or query parameters.
     pub fn invalid_parameters(faults: Faults) -> Self {
         Self::with_faults(StatusCode::BAD_REQUEST, "invalid_parameter", faults)

@@ -130,7 +130,15 @@ pub async fn read(
             parts.extensions.insert(RequestBytes(bytes.clone()));
         } else {
             // Not counted against the budgets, so that `/livez` answers even if clients without a token send bodies.
-            Box::pin(for_each_part(app, MAX_DISCARDED_BYTES, body, |_| Ok(()))).await?;
+            let mut is_empty = true;
+            let discard = |part: &[u8]| {
+                is_empty &= part.is_empty();
+                Ok(())
+            };
+            Box::pin(for_each_part(app, MAX_DISCARDED_BYTES, body, discard)).await?;
+            if !is_empty && route.refuses_bodies() {
+                return Err(Problem::unexpected_body());
+            }
         }
     }
     Ok((Request::from_parts(parts, Body::empty()), bytes))

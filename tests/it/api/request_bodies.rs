@@ -53,7 +53,7 @@ async fn requests_without_a_body_do_not_use_the_budget_for_bodies() {
     until(|| server.metric("linger_http_requests_in_flight") == 5).await;
     assert_eq!(server.metric("linger_http_buffered_bytes"), 0);
     server.connect().await.call(&post("/jobs", r#"{"topic":"t","id":"a"}"#)).await.expect(201);
-    for (holder, status) in holders.iter_mut().zip([200, 200, 200, 200, 404]) {
+    for (holder, status) in holders.iter_mut().zip([200, 200, 400, 400, 404]) {
         holder.send("x").await;
         holder.read_response().await.expect(status);
     }
