@@ -19,10 +19,8 @@ pub enum Error {
          delete it first or choose another id"
     )]
     JobExists {
-        /// State of that job.
-        state: State,
-        /// When it is or was due.
-        due_at: Timestamp,
+        /// State of that job, and when it is or was due. `None` if the caller may not use its topic.
+        shown: Option<(State, Timestamp)>,
     },
     /// No job has this id: it is unknown, finished or deleted.
     #[error("no job has this id: it was never added, or it is finished or deleted")]

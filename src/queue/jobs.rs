@@ -27,22 +27,22 @@ pub struct AddOutcome {
 }
 
 impl Queue {
-    /// Adds a job.
+    /// Adds a job. The topic of the job is the caller's to check; `scope` decides what a conflict tells of another job.
     ///
     /// # Errors
     /// [`Error::JobExists`], [`Error::BodyTooLarge`], [`Error::IntakePaused`], [`Error::CallbackNotAllowed`], or the
     /// store's.
-    pub async fn add(&self, job: NewJob) -> Result<AddOutcome> {
+    pub async fn add(&self, scope: &TopicFilter, job: NewJob) -> Result<AddOutcome> {
         let span = self.begin_span();
         let added = self.store.add(vec![self.resolve(job)?]).await?;
-        self.add_outcome(added.into_iter().next().ok_or_else(missing_result)?, &span)
+        self.add_outcome(scope, added.into_iter().next().ok_or_else(missing_result)?, &span)
     }
 
-    /// Adds many jobs. Each has its own result; a refused one does not affect the others.
+    /// Adds many jobs, as [`add`](Self::add) does. Each has its own result; a refused one does not affect the others.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`], or the store's for all of them.
-    pub async fn add_batch(&self, jobs: Vec<NewJob>) -> Result<Vec<Result<AddOutcome>>> {
+    pub async fn add_batch(&self, scope: &TopicFilter, jobs: Vec<NewJob>) -> Result<Vec<Result<AddOutcome>>> {
         self.check_batch(jobs.len())?;
         let span = self.begin_span();
         let mut refusals = Vec::with_capacity(jobs.len());
@@ -60,7 +60,7 @@ impl Queue {
             if accepted.is_empty() { Vec::new() } else { self.store.add(accepted).await? }.into_iter();
         let outcome = |refusal: Option<Error>| match refusal {
             Some(error) => Err(error),
-            None => self.add_outcome(added.next().ok_or_else(missing_result)?, &span),
+            None => self.add_outcome(scope, added.next().ok_or_else(missing_result)?, &span),
         };
         Ok(refusals.into_iter().map(outcome).collect())
     }
@@ -98,7 +98,7 @@ impl Queue {
         })
     }
 
-    fn add_outcome(&self, added: Added, span: &SpanStart<'_>) -> Result<AddOutcome> {
+    fn add_outcome(&self, scope: &TopicFilter, added: Added, span: &SpanStart<'_>) -> Result<AddOutcome> {
         match added {
             Added::Created(job) => {
                 self.metrics.count(Event::Added, job.topic.as_str(), 1);
@@ -106,7 +106,9 @@ impl Queue {
                 Ok(AddOutcome { job, replayed: false })
             }
             Added::Replayed(job) => Ok(AddOutcome { job, replayed: true }),
-            Added::Exists { state, due_at } => Err(Error::JobExists { state, due_at }),
+            Added::Exists { topic, state, due_at } => {
+                Err(Error::JobExists { shown: scope.allows(&topic).then_some((state, due_at)) })
+            }
         }
     }
 

@@ -14,6 +14,8 @@ pub enum Added {
     Replayed(Job),
     /// Another job has this id; nothing changed.
     Exists {
+        /// That job's topic.
+        topic: Topic,
         /// That job's state.
         state: State,
         /// That job's due time.

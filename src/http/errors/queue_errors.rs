@@ -10,7 +10,7 @@ impl From<Error> for Problem {
         let mut problem = Self::new(status_of(&error), error.code(), error.to_string());
         let fields = &mut *problem.0;
         match error {
-            Error::JobExists { state, due_at } => {
+            Error::JobExists { shown: Some((state, due_at)) } => {
                 fields.extension = ExtensionMember::Existing { state, due_at }
             }
             Error::JobEnded(ended) => fields.extension = ExtensionMember::Ended(ended),
@@ -38,7 +38,8 @@ impl From<Error> for Problem {
                 }
                 return Self::invalid_request(faults);
             }
-            Error::JobNotFound
+            Error::JobExists { shown: None }
+            | Error::JobNotFound
             | Error::LeaseLost
             | Error::NotReserved
             | Error::ReceiptRequired
@@ -108,7 +109,7 @@ mod tests {
         let cause = || "cause".to_owned();
         let ended = Ended { how: EndKind::Finished, at: Timestamp::from_millis(0), by: None };
         let ended = Error::JobEnded(ended);
-        let exists = Error::JobExists { state: State::Ready, due_at: Timestamp::from_millis(0) };
+        let exists = Error::JobExists { shown: Some((State::Ready, Timestamp::from_millis(0))) };
         [
             (exists, 409, None),
             (Error::JobNotFound, 404, None),

@@ -38,7 +38,7 @@ pub async fn add(
     let permit = response_budget::reserve_results(&app, items.len())?;
     let (slots, jobs) = split(items);
     let jobs = jobs.into_iter().map(|job| trace.complete(job)).collect();
-    let outcomes = app.queue.add_batch(jobs).await?;
+    let outcomes = app.queue.add_batch(&caller.topics, jobs).await?;
     let results = merge(slots, outcomes, |outcome: AddOutcome, slot| {
         slot.id = Some(outcome.job.id);
         if outcome.replayed { StatusCode::OK } else { StatusCode::CREATED }

@@ -29,7 +29,7 @@ pub async fn add(
 ) -> HandlerResult {
     let job = body.parse(&app, requests::new_job).await?;
     access::check_topic(&caller, &job.topic)?;
-    let outcome = app.queue.add(trace.complete(job)).await?;
+    let outcome = app.queue.add(&caller.topics, trace.complete(job)).await?;
     Ok(responses::added(&outcome))
 }
 

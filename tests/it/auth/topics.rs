@@ -137,10 +137,22 @@ async fn an_id_taken_by_another_topic_is_not_found(api: Api) {
     send(&api, "ops", "POST", "/jobs", r#"{"topic":"mail","id":"a","delay":"1h"}"#).await.expect(201);
     send(&api, "shop", "DELETE", "/jobs/a", "").await.expect_problem(404, "job_not_found");
     send(&api, "shop", "PATCH", "/jobs/a", r#"{"delay":0}"#).await.expect_problem(404, "job_not_found");
-    // Ids are global, so the response must reveal that this one is taken.
-    send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"a"}"#)
-        .await
-        .expect_problem(409, "job_exists");
+    // Ids are global, so the response must reveal that this one is taken, and nothing more.
+    let mine = r#"{"topic":"orders-eu","id":"a"}"#;
+    let problem = send(&api, "shop", "POST", "/jobs", mine).await.expect_problem(409, "job_exists");
+    assert!(problem.get("state").is_none() && problem.get("due_at").is_none(), "{problem}");
+    send(&api, "shop", "POST", "/jobs", r#"{"topic":"orders-eu","id":"own"}"#).await.expect(201);
+    let both = format!(r#"{{"jobs":[{mine},{{"topic":"orders-us","id":"own"}}]}}"#);
+    let results =
+        send(&api, "shop", "POST", "/batch/jobs", &both).await.expect(200).json()["results"].clone();
+    let shown = |n: usize| {
+        let problem = &results[n]["problem"];
+        (problem["code"].clone(), problem.get("state").cloned(), problem.get("due_at").is_some())
+    };
+    assert_eq!(shown(0), ("job_exists".into(), None, false));
+    assert_eq!(shown(1), ("job_exists".into(), Some("ready".into()), true), "a job of a topic of its own");
+    let all = send(&api, "ops", "POST", "/jobs", mine).await.expect_problem(409, "job_exists");
+    assert_eq!((&all["state"], all.get("due_at").is_some()), (&"delayed".into(), true));
     let job = send(&api, "ops", "GET", "/jobs/a", "").await.expect(200).json();
     assert_eq!((&job["topic"], &job["state"]), (&"mail".into(), &"delayed".into()));
 }

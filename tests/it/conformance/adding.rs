@@ -151,7 +151,8 @@ async fn another_request_with_the_same_id_is_refused_and_changes_nothing(fixture
     let first = add(&*fixture.store, delayed("a", seconds(10))).await;
     let other = AddJob { fingerprint: Fingerprint([9; 16]), topic: topic("elsewhere"), ..job("a") };
     let refused = add_any(&*fixture.store, other).await;
-    assert_eq!(refused, Added::Exists { state: State::Delayed, due_at: first.due_at });
+    let (topic_of_first, due_at) = (first.topic.clone(), first.due_at);
+    assert_eq!(refused, Added::Exists { topic: topic_of_first, state: State::Delayed, due_at });
     assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(first));
     assert_eq!(fixture.store.topic(&topic("elsewhere")).await.expect("reads"), None);
 }

@@ -65,7 +65,7 @@ impl Fixture {
     }
 
     async fn add(&self, name: &str, wait: Duration) -> Job {
-        self.queue.add(new_job(name, wait)).await.expect("adds").job
+        self.queue.add(ALL, new_job(name, wait)).await.expect("adds").job
     }
 
     /// Starts a poll in a task of its own, and returns once it is parked.

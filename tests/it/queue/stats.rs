@@ -13,7 +13,7 @@ use linger::{
 use super::new_job;
 use crate::harness::{
     failing::FailingStore,
-    jobs::seconds,
+    jobs::{ALL, seconds},
     naive::Naive,
     stores::{Recorder, START},
     wait::{bounded, until},
@@ -29,7 +29,7 @@ struct Process {
 impl Process {
     async fn add(&self, names: &[&str]) {
         for name in names {
-            self.queue.add(new_job(name, seconds(60))).await.expect("adds");
+            self.queue.add(ALL, new_job(name, seconds(60))).await.expect("adds");
         }
     }
 

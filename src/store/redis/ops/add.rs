@@ -141,7 +141,9 @@ fn decode_outcome(job: AddJob, reply: &Bytes) -> Result<Added> {
         }
         Some(b'E') if !rest.is_empty() => {
             let state = record::decode_state(rest.get_u8()).ok_or_else(|| unexpected("a state"))?;
-            Ok(Added::Exists { state, due_at: moment(&mut rest)? })
+            let due_at = moment(&mut rest)?;
+            let topic = std::str::from_utf8(&rest).ok().and_then(|name| Topic::parse(name).ok());
+            Ok(Added::Exists { topic: topic.ok_or_else(|| unexpected("a topic"))?, state, due_at })
         }
         _ => Err(unexpected("the outcome of an add")),
     }

@@ -3,7 +3,7 @@
 --
 -- ARGV[A..] per job its id and its record; the record's `due` holds a delay in ms, or a moment when
 -- `created` is 1. Its generation is a fresh random number, so that no stale entry of its id matches.
--- Reply     { set aside, per job 'C' created due | 'R' record | 'E' state due }
+-- Reply     { set aside, per job 'C' created due | 'R' record | 'E' state due topic }
 local GEN_AT, DUE_AT, CREATED_AT, TTR_AT, PRINT_AT = 3, 7, 17, 23, 30
 local CREATED = 67 -- 'C'
 
@@ -14,7 +14,9 @@ local saved = REPLAY or {}
 local function existing_outcome(stored, raw)
   local old = decode(stored)
   if not old then return nil end
-  if old.print ~= sub(raw, PRINT_AT, OUTLET_AT - 1) then return 'E' .. pack('>BI6', old.state, old.due) end
+  if old.print ~= sub(raw, PRINT_AT, OUTLET_AT - 1) then
+    return 'E' .. pack('>BI6', old.state, old.due) .. old.topic
+  end
   return 'R' .. stored
 end
 

@@ -241,9 +241,13 @@ impl Naive {
 
     fn add_one(&self, content: &mut Content, add: AddJob) -> Added {
         if let Some(entry) = content.jobs.get(&add.id) {
-            let Job { state, due_at, .. } = entry.job;
+            let Job { topic, state, due_at, .. } = entry.job.clone();
             let same = entry.fingerprint == add.fingerprint;
-            return if same { Added::Replayed(entry.job.clone()) } else { Added::Exists { state, due_at } };
+            return if same {
+                Added::Replayed(entry.job.clone())
+            } else {
+                Added::Exists { topic, state, due_at }
+            };
         }
         let now = self.clock.read();
         content.arrivals += 1;
