@@ -27,7 +27,9 @@ pub(super) async fn apply_outcome(
         match apply_once(queue, reservation, outcome).await {
             Ok(()) => return result_of(outcome),
             Err(error) if may_have_happened && shows_success(outcome, &error) => return result_of(outcome),
-            Err(Error::JobNotFound | Error::LeaseLost | Error::NotReserved) => return CallResult::Lost,
+            Err(Error::JobNotFound | Error::JobEnded(_) | Error::LeaseLost | Error::NotReserved) => {
+                return CallResult::Lost;
+            }
             Err(error) if clock.now_micros() >= ends_us => {
                 let (id, topic) = (&reservation.job.id, &reservation.job.topic);
                 tracing::warn!(%id, %topic, %error, "cannot settle a job after its call; it returns as after a crash");
@@ -62,7 +64,7 @@ async fn apply_once(queue: &Queue, reservation: &Reservation, outcome: &Outcome)
 /// Whether this refusal is what a repeat meets if an earlier attempt, which got no answer, did happen.
 fn shows_success(outcome: &Outcome, error: &Error) -> bool {
     match outcome {
-        Outcome::Finish => matches!(error, Error::JobNotFound),
+        Outcome::Finish => matches!(error, Error::JobNotFound | Error::JobEnded(_)),
         Outcome::Fail { .. } | Outcome::Bury { .. } => matches!(error, Error::LeaseLost),
         Outcome::Hold { .. } => false,
     }

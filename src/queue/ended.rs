@@ -1,8 +1,8 @@
-//! The jobs that ended last in this process, so that somebody who asks for one learns what became of it. Only in memory, and
+//! The jobs that ended last in this process, so that a call for one that is gone learns how it ended. Only in memory, and
 //! bounded: it is a help for people, and no promise.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, HashSet, VecDeque},
     fmt,
     sync::{Mutex, MutexGuard},
 };
@@ -92,6 +92,25 @@ impl EndedJobs {
             .map(|entry| entry.ended.clone())
     }
 
+    /// The same for many ids. Reads all entries once, because a batch may have thousands of ids.
+    pub fn find_all<'a>(
+        &self,
+        scope: &TopicFilter,
+        ids: impl Iterator<Item = &'a JobId>,
+    ) -> HashMap<JobId, Ended> {
+        let (mut wanted, mut found) = (ids.collect::<HashSet<_>>(), HashMap::new());
+        if wanted.is_empty() {
+            return found;
+        }
+        let ring = self.lock();
+        for entry in ring.entries.iter().rev() {
+            if scope.allows(&entry.topic) && wanted.remove(&entry.id) {
+                found.insert(entry.id.clone(), entry.ended.clone());
+            }
+        }
+        found
+    }
+
     fn lock(&self) -> MutexGuard<'_, EndedRing> {
         self.0.lock().expect("no code panics while it holds the ring")
     }
@@ -129,6 +148,9 @@ mod tests {
         let only = |topic| TopicFilter::only(vec![TopicPattern::parse(topic).expect("valid")]);
         assert_eq!(jobs.find(&only("t"), &id("a")), Some(ended(2)));
         assert_eq!(jobs.find(&only("u"), &id("a")), None);
+        let found = jobs.find_all(&only("t"), [&id("a"), &id("c"), &id("a")].into_iter());
+        assert_eq!(found, HashMap::from([(id("a"), ended(2))]));
+        assert!(jobs.find_all(&only("u"), [&id("a")].into_iter()).is_empty());
     }
 
     #[test]

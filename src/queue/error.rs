@@ -22,7 +22,7 @@ pub enum Error {
         /// State of that job, and when it is or was due. `None` if the caller may not use its topic.
         shown: Option<(State, Timestamp)>,
     },
-    /// No job has this id: it is unknown, finished or deleted.
+    /// No job has this id: it is unknown, finished or deleted, and this process does not remember it.
     #[error("no job has this id: it was never added, or it is finished or deleted")]
     JobNotFound,
     /// The job with this id was finished or deleted, and this process remembers how.

@@ -3,7 +3,7 @@
 //! Operations by id take the topics that the caller may use, its `scope`. The store checks it within the operation: a
 //! job of another topic is treated as if it did not exist, so that callers learn nothing of jobs that they may not see.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::HashMap};
 
 use super::{
     ended::{EndKind, Ended},
@@ -115,13 +115,12 @@ impl Queue {
     /// Finishes a job, which removes it. A caller limited to some topics must send the receipt.
     ///
     /// # Errors
-    /// [`Error::JobNotFound`], [`Error::LeaseLost`], [`Error::NotReserved`], [`Error::ReceiptRequired`],
-    /// or the store's.
+    /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::LeaseLost`], [`Error::NotReserved`],
+    /// [`Error::ReceiptRequired`], or the store's.
     pub async fn finish(&self, scope: &TopicFilter, job: FinishJob, by: Option<&Actor>) -> Result<()> {
         check_receipt(scope, &job)?;
-        let (span, asked) = (self.begin_span(), job.clone());
-        let finished = self.store.finish(scope, vec![job]).await?;
-        self.finish_outcome(asked, finished.into_iter().next().ok_or_else(missing_result)?, by, &span)
+        let outcomes = self.finish_checked(scope, vec![job], by).await?;
+        outcomes.into_iter().next().unwrap_or_else(|| Err(missing_result()))
     }
 
     /// Finishes many jobs, as [`finish`](Self::finish) does. Each has its own result.
@@ -137,23 +136,35 @@ impl Queue {
         self.check_batch(jobs.len())?;
         let checks: Vec<Result<()>> = jobs.iter().map(|job| check_receipt(scope, job)).collect();
         let accepted = jobs.into_iter().zip(&checks).filter(|(_, check)| check.is_ok());
-        let accepted: Vec<FinishJob> = accepted.map(|(job, _)| job).collect();
-        let (span, asked) = (self.begin_span(), accepted.clone());
-        let finished =
-            if accepted.is_empty() { Vec::new() } else { self.store.finish(scope, accepted).await? };
-        let mut finished = asked.into_iter().zip(finished);
-        let outcome = |check: Result<()>| {
-            check?;
-            let (asked, finished) = finished.next().ok_or_else(missing_result)?;
-            self.finish_outcome(asked, finished, by, &span)
-        };
+        let accepted = accepted.map(|(job, _)| job).collect();
+        let mut outcomes = self.finish_checked(scope, accepted, by).await?.into_iter();
+        let outcome =
+            |check: Result<()>| check.and_then(|()| outcomes.next().unwrap_or_else(|| Err(missing_result())));
         Ok(checks.into_iter().map(outcome).collect())
+    }
+
+    async fn finish_checked(
+        &self,
+        scope: &TopicFilter,
+        jobs: Vec<FinishJob>,
+        by: Option<&Actor>,
+    ) -> Result<Vec<Result<()>>> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (span, asked) = (self.begin_span(), jobs.clone());
+        let finished = self.store.finish(scope, jobs).await?;
+        let gone = asked.iter().zip(&finished).filter(|(_, finished)| **finished == Finished::Gone);
+        let ended = self.ended.find_all(scope, gone.map(|(job, _)| &job.id));
+        let outcome = |(asked, finished)| self.finish_outcome(asked, finished, &ended, by, &span);
+        Ok(asked.into_iter().zip(finished).map(outcome).collect())
     }
 
     fn finish_outcome(
         &self,
         FinishJob { id, receipt }: FinishJob,
         finished: Finished,
+        ended: &HashMap<JobId, Ended>,
         by: Option<&Actor>,
         span: &SpanStart<'_>,
     ) -> Result<()> {
@@ -164,7 +175,7 @@ impl Queue {
                 self.remember_end(id, topic, EndKind::Finished, by);
                 Ok(())
             }
-            Finished::Gone => Err(Error::JobNotFound),
+            Finished::Gone => Err(gone(ended.get(&id).cloned())),
             Finished::Lost => Err(Error::LeaseLost),
             Finished::NotReserved => Err(Error::NotReserved),
             Finished::ReceiptRequired => Err(Error::ReceiptRequired),
@@ -174,7 +185,7 @@ impl Queue {
     /// Returns a reserved job to the queue, at once or after a delay.
     ///
     /// # Errors
-    /// [`Error::JobNotFound`], [`Error::LeaseLost`], or the store's.
+    /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::LeaseLost`], or the store's.
     pub async fn release(
         &self,
         scope: &TopicFilter,
@@ -183,7 +194,7 @@ impl Queue {
         release: Release,
     ) -> Result<Job> {
         let span = self.begin_span();
-        let job = held_outcome(self.store.release(scope, id, receipt, release).await?)?;
+        let job = self.held_outcome(scope, id, self.store.release(scope, id, receipt, release).await?)?;
         span.settled("release", id, &job.topic, Some(receipt));
         self.metrics.count(Event::Released, job.topic.as_str(), 1);
         if job.state == State::Dead {
@@ -195,7 +206,7 @@ impl Queue {
     /// Extends a reservation to now plus `ttr`, or plus the job's own TTR if that is `None`.
     ///
     /// # Errors
-    /// [`Error::JobNotFound`], [`Error::LeaseLost`], or the store's.
+    /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::LeaseLost`], or the store's.
     pub async fn touch(
         &self,
         scope: &TopicFilter,
@@ -203,13 +214,13 @@ impl Queue {
         receipt: &Receipt,
         ttr: Option<Ttr>,
     ) -> Result<Job> {
-        held_outcome(self.store.touch(scope, id, receipt, ttr).await?)
+        self.held_outcome(scope, id, self.store.touch(scope, id, receipt, ttr).await?)
     }
 
     /// Makes a reserved job a dead letter.
     ///
     /// # Errors
-    /// [`Error::JobNotFound`], [`Error::LeaseLost`], or the store's.
+    /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::LeaseLost`], or the store's.
     pub async fn bury(
         &self,
         scope: &TopicFilter,
@@ -218,10 +229,17 @@ impl Queue {
         reason: Option<Reason>,
     ) -> Result<Job> {
         let span = self.begin_span();
-        let job = held_outcome(self.store.bury(scope, id, receipt, reason).await?)?;
+        let job = self.held_outcome(scope, id, self.store.bury(scope, id, receipt, reason).await?)?;
         span.settled("bury", id, &job.topic, Some(receipt));
         self.metrics.count(Event::Buried, job.topic.as_str(), 1);
         Ok(job)
+    }
+
+    fn held_outcome(&self, scope: &TopicFilter, id: &JobId, held: Held) -> Result<Job> {
+        held.map_err(|not_held| match not_held {
+            NotHeld::Gone => gone(self.ended.find(scope, id)),
+            NotHeld::Lost => Error::LeaseLost,
+        })
     }
 
     /// Returns a dead letter to the queue, due at `due`. Its attempts are counted from zero again.
@@ -318,7 +336,7 @@ impl Queue {
     /// [`Error::JobNotFound`], [`Error::JobEnded`] if this process still knows how, or the store's.
     pub async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Job> {
         let found = self.store.get(scope, id).await?;
-        found.ok_or_else(|| self.ended.find(scope, id).map_or(Error::JobNotFound, Error::JobEnded))
+        found.ok_or_else(|| gone(self.ended.find(scope, id)))
     }
 
     fn check_batch(&self, got: usize) -> Result<()> {
@@ -336,17 +354,15 @@ fn patch_outcome(patched: Patched) -> Result<Job> {
     }
 }
 
+/// The error for a job that does not exist, of which this process may know how it ended.
+fn gone(ended: Option<Ended>) -> Error {
+    ended.map_or(Error::JobNotFound, Error::JobEnded)
+}
+
 /// Without a receipt, a finish applies to whichever job has the id at the moment. A caller that shares the ids with
 /// others must name the reservation. The error is the same whether the job exists or not.
 fn check_receipt(scope: &TopicFilter, job: &FinishJob) -> Result<()> {
     if scope.is_all() || job.receipt.is_some() { Ok(()) } else { Err(Error::ReceiptRequired) }
-}
-
-fn held_outcome(held: Held) -> Result<Job> {
-    held.map_err(|not_held| match not_held {
-        NotHeld::Gone => Error::JobNotFound,
-        NotHeld::Lost => Error::LeaseLost,
-    })
 }
 
 /// An engine that returns fewer results than items is broken. The client must not take that for a refusal.

@@ -160,7 +160,24 @@ async fn a_job_that_is_gone_says_how_it_ended(engine: Engine) {
     api.add(r#"{"topic":"t","id":"again"}"#).await;
     assert_eq!(get(&api, "again").await["state"], "ready", "an id can be used again");
     let still_gone = api.delete("/jobs/deleted").await.expect_problem(404, "job_not_found");
-    assert!(still_gone.get("ended").is_none(), "only a look at the job says it: {still_gone}");
+    assert!(still_gone.get("ended").is_none(), "a delete has no holder who asks: {still_gone}");
+    let ended = json!({"how": "finished", "at": "2026-11-21T05:40:02.000Z"});
+    let receipt = r#"{"receipt":"9f86d081884c7d659a2feaa0c55ad015"}"#;
+    for step in ["finish", "release", "touch", "bury"] {
+        let gone = api.send("POST", &format!("/jobs/finished/{step}"), receipt).await;
+        let gone = gone.expect_problem(404, "job_not_found");
+        assert_eq!(gone["ended"], ended, "{step}");
+        let never = api.send("POST", &format!("/jobs/never/{step}"), receipt).await;
+        assert!(never.expect_problem(404, "job_not_found").get("ended").is_none(), "{step}");
+    }
+    let batch = r#"{"jobs":[{"id":"finished"},{"id":"never"},{"id":"deleted"},{"id":"again"}]}"#;
+    let results = api.send("POST", "/batch/finish", batch).await.expect(200).json()["results"].clone();
+    let of = |n: usize| (&results[n]["status"], &results[n]["problem"]["ended"]["how"]);
+    let none = json!(null);
+    assert_eq!(of(0), (&json!(404), &json!("finished")));
+    assert_eq!(of(1), (&json!(404), &none));
+    assert_eq!(of(2), (&json!(404), &json!("deleted")));
+    assert_eq!(of(3), (&json!(409), &none), "it lives again");
 }
 
 /// Both a topic's callback and a job's own one are named by their host.
