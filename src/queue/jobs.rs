@@ -182,7 +182,7 @@ impl Queue {
         }
     }
 
-    /// Returns a reserved job to the queue, at once or after a delay.
+    /// Returns a reserved job to the queue, at once, after a delay or until a moment.
     ///
     /// # Errors
     /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::LeaseLost`], or the store's.

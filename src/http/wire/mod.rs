@@ -6,6 +6,7 @@ pub mod bulk;
 pub mod callbacks;
 mod fields;
 pub mod filters;
+mod foreign_names;
 mod history;
 pub mod listed;
 pub mod parameters;

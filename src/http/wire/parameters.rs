@@ -20,10 +20,17 @@ use crate::{
 /// The query's parameters. A handler reads those that it knows and then calls [`finish`](Self::finish).
 pub struct Query {
     /// Names and values; a value is `None` once it was read.
-    pairs: Vec<(String, Option<String>)>,
+    pairs: Vec<(String, Option<QueryValue>)>,
     /// The names that were read so far, which are the known parameters of this request.
     known: Vec<&'static str>,
     faults: Faults,
+}
+
+/// The value of a parameter.
+struct QueryValue {
+    text: String,
+    /// The text if a `+` were not a space, where there is one.
+    with_plus: Option<String>,
 }
 
 /// The topic in the path, which the caller's token covers, and the id of a secret.
@@ -50,7 +57,7 @@ impl Query {
         let mut parsed = Self { pairs: Vec::new(), known: Vec::new(), faults: Faults::new(MAX_FAULTS) };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match (decode(name), decode(value)) {
+            match (decode(name), QueryValue::decode(value)) {
                 (Some(name), Some(value)) => parsed.pairs.push((name, Some(value))),
                 (Some(name), None) => parsed.add_fault(&name, "is not valid percent-encoded UTF-8"),
                 (None, _) => parsed.add_fault(name, "is not valid percent-encoded UTF-8"),
@@ -66,10 +73,10 @@ impl Query {
     /// The text of a parameter that may be left out.
     pub fn optional_text(&mut self, name: &'static str) -> Option<String> {
         self.known.push(name);
-        self.remove(name)
+        self.remove(name).map(|value| value.text)
     }
 
-    fn remove(&mut self, name: &str) -> Option<String> {
+    fn remove(&mut self, name: &str) -> Option<QueryValue> {
         let mut found = None;
         for (_, value) in self.pairs.iter_mut().filter(|(key, _)| key == name) {
             let value = value.take();
@@ -83,13 +90,16 @@ impl Query {
     }
 
     /// Reads a parameter that may be left out. A fault is recorded and reads as left out.
-    pub fn optional<T>(
-        &mut self,
-        name: &'static str,
-        parse: impl FnOnce(&str) -> ParseResult<T>,
-    ) -> Option<T> {
-        let text = self.optional_text(name)?;
-        parse(&text).map_err(|detail| self.add_fault(name, detail)).ok()
+    pub fn optional<T>(&mut self, name: &'static str, parse: impl Fn(&str) -> ParseResult<T>) -> Option<T> {
+        self.known.push(name);
+        let QueryValue { text, with_plus } = self.remove(name)?;
+        let refuse = |detail| match with_plus {
+            Some(meant) if parse(&meant).is_ok() => {
+                "has a \"+\", which means a space in a query: write it as %2B".to_owned()
+            }
+            _ => detail,
+        };
+        parse(&text).map_err(|detail| self.add_fault(name, refuse(detail))).ok()
     }
 
     /// Refuses a parameter that belongs to another operation but is often sent to this one, with a hint at that other
@@ -115,6 +125,13 @@ impl Query {
             }
         }
         if self.faults.is_empty() { Ok(()) } else { Err(Problem::invalid_parameters(self.faults)) }
+    }
+}
+
+impl QueryValue {
+    fn decode(text: &str) -> Option<Self> {
+        let with_plus = if text.contains('+') { decode(&text.replace('+', "%2B")) } else { None };
+        Some(Self { text: decode(text)?, with_plus })
     }
 }
 
@@ -255,6 +272,22 @@ mod tests {
         let mut parsed = Query::parse("wait=1&");
         assert!(parsed.optional("wait", values::duration_text).is_some());
         assert!(parsed.finish().is_ok());
+    }
+
+    #[test]
+    fn a_plus_that_was_not_meant_as_a_space_is_named() {
+        let faults = |query: &str| {
+            let mut parsed = Query::parse(query);
+            parsed.optional("from", values::timestamp_text);
+            parsed.finish().err().map(|problem| format!("{problem:?}"))
+        };
+        let detail = faults("from=2027-01-01T00:00:00+01:00").expect("is refused");
+        assert!(detail.contains("%2B"), "{detail}");
+        let detail = faults("from=a+b").expect("is refused");
+        assert!(detail.contains("RFC 3339") && !detail.contains("%2B"), "{detail}");
+        for valid in ["from=2027-01-01T00:00:00%2B01:00", "from=2027-01-01+00:00:00Z"] {
+            assert_eq!(faults(valid), None, "{valid}");
+        }
     }
 
     #[test]

@@ -40,6 +40,18 @@ fn open<'a>(parsed: Result<Fields<'a>, ObjectError>, to_problem: ToProblem) -> R
     })
 }
 
+/// The fields of a body that adds jobs. Says where a list of jobs goes.
+fn open_add(bytes: &Bytes, to_problem: ToProblem) -> Result<Fields<'_>, Problem> {
+    match fields::parse_document(bytes) {
+        Err(ObjectError::InvalidValue(_)) if bytes.trim_ascii_start().starts_with(b"[") => {
+            let detail =
+                "must be a JSON object; several jobs go to POST /batch/jobs as {\"jobs\":[...]}".to_owned();
+            Err(to_problem(Fault::at_pointer(String::new(), detail).into()))
+        }
+        parsed => open(parsed, to_problem),
+    }
+}
+
 /// Ends the reading of `fields`, whose result is `value`. `None` means that a required field has a fault.
 fn close<T>(fields: Fields<'_>, value: Option<T>, to_problem: ToProblem) -> Result<T, Problem> {
     fields.finish().map_err(to_problem)?;
@@ -58,7 +70,7 @@ pub(super) fn read<'a, T>(
 
 /// The body of an add.
 pub fn new_job(bytes: &Bytes, limits: &Limits) -> Result<NewJob, Problem> {
-    let mut fields = open(fields::parse_document(bytes), Problem::invalid_job)?;
+    let mut fields = open_add(bytes, Problem::invalid_job)?;
     let id = fields.optional("id", values::job_id);
     job_definition(fields, id, bytes, limits)
 }
@@ -134,6 +146,7 @@ fn body(fields: &mut Fields<'_>, bytes: &Bytes) -> Result<Option<Body>, Problem>
 /// The body of a patch: at least one change.
 pub fn patch(bytes: &Bytes, limits: &Limits) -> Result<Patch, Problem> {
     let mut fields = open(fields::parse_document(bytes), Problem::invalid_job)?;
+    fields.set_null_rule(|name| Some(how_to_clear(name)));
     if fields.is_empty() {
         fields.add_fault("", "must change something: delay or at, ttr, max_attempts, retry or body");
     }
@@ -146,10 +159,19 @@ pub fn patch(bytes: &Bytes, limits: &Limits) -> Result<Patch, Problem> {
         ttr: fields.optional("ttr", values::ttr),
         max_attempts: fields.optional("max_attempts", values::max_attempts),
         retry: retry(&mut fields, limits),
-    fields.set_null_rule(|name| Some(how_to_clear(name)));
         body: body(&mut fields, bytes)?,
     };
     close(fields, Some(patch), Problem::invalid_job)
+}
+
+/// What a patch answers to `null`, which could mean that the value is to stay, or to go.
+fn how_to_clear(name: &str) -> &'static str {
+    match name {
+        "delay" | "at" => "must not be null: leave it out to keep the due time, or send \"delay\": 0 for now",
+        "max_attempts" => "must not be null: leave it out to keep the limit, or send 0 for no limit",
+        "retry" => "must not be null: leave it out to keep the list, or send [] for no list",
+        _ => "must not be null: leave it out to keep the value, or send another one",
+    }
 }
 
 /// The receipt in the body, or else the one in the query. If both are given, they must be the same.
@@ -164,19 +186,14 @@ fn optional_receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Optio
 /// A receipt that must be given in the body or in the query.
 fn required_receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Option<Receipt> {
     if in_query.is_none() && !fields.has("receipt") {
-/// What a patch answers to `null`, which could mean that the value is to stay, or to go.
-fn how_to_clear(name: &str) -> &'static str {
-    match name {
-        "delay" | "at" => "must not be null: leave it out to keep the due time, or send \"delay\": 0 for now",
-        "max_attempts" => "must not be null: leave it out to keep the limit, or send 0 for no limit",
-        "retry" => "must not be null: leave it out to keep the list, or send [] for no list",
-        _ => "must not be null: leave it out to keep the value, or send another one",
-    }
-}
-
         fields.add_fault("receipt", "is required, here or in the query");
     }
     optional_receipt(fields, in_query)
+}
+
+/// A client that has lost its receipt must not finish the job of another one.
+fn null_in_finish(name: &str) -> Option<&'static str> {
+    (name == "receipt").then_some("must not be null: leave it out to finish the job whoever has it")
 }
 
 /// The body of a finish: the receipt, if there is one.
@@ -281,7 +298,7 @@ pub fn pop(bytes: &Bytes, limits: &Limits) -> Result<Pop, Problem> {
 }
 
 pub fn new_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<NewJob>>, Problem> {
-    let jobs = batch(bytes, "jobs", limits)?;
+    let jobs = batch(open_add(bytes, Problem::invalid_request)?, "jobs", limits)?;
     Ok(batch_items(jobs, "jobs", |raw, pointer, max_faults, id| {
         let mut fields = open(Fields::parse(raw, pointer, max_faults), Problem::invalid_job)?;
         *id = fields.optional("id", values::job_id);
@@ -290,9 +307,10 @@ pub fn new_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<NewJob>>
 }
 
 pub fn finish_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<FinishJob>>, Problem> {
-    let jobs = batch(bytes, "jobs", limits)?;
+    let jobs = batch(open(fields::parse_document(bytes), Problem::invalid_request)?, "jobs", limits)?;
     Ok(batch_items(jobs, "jobs", |raw, pointer, max_faults, id| {
         let mut fields = open(Fields::parse(raw, pointer, max_faults), Problem::invalid_request)?;
+        fields.set_null_rule(null_in_finish);
         *id = fields.required("id", values::job_id);
         let receipt = fields.optional("receipt", values::receipt);
         let finish = id.clone().map(|id| FinishJob { id, receipt });
@@ -301,8 +319,7 @@ pub fn finish_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<Finis
 }
 
 pub fn delete_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<JobId>>, Problem> {
-    let ids = batch(bytes, "ids", limits)?;
-        fields.set_null_rule(null_in_finish);
+    let ids = batch(open(fields::parse_document(bytes), Problem::invalid_request)?, "ids", limits)?;
     Ok(batch_items(ids, "ids", |raw, pointer, max_faults, id| match values::job_id(raw) {
         Ok(parsed) => {
             *id = Some(parsed.clone());
@@ -336,9 +353,14 @@ fn batch_items<'a, T>(
 }
 
 /// The raw items of a batch, counted before they are parsed.
-fn batch<'a>(bytes: &'a Bytes, name: &'static str, limits: &Limits) -> Result<Vec<&'a RawValue>, Problem> {
+fn batch<'a>(
+    mut fields: Fields<'a>,
+    name: &'static str,
+    limits: &Limits,
+) -> Result<Vec<&'a RawValue>, Problem> {
     let limit = limits.max_batch;
-    let items = read(bytes, |fields| fields.required(name, |raw| values::list(raw, limit)))?;
+    let items = fields.required(name, |raw| values::list(raw, limit));
+    let items = close(fields, items, Problem::invalid_request)?;
     if items.len > limit {
         return Err(Error::BatchTooLarge { limit, got: items.len }.into());
     }

@@ -1,10 +1,15 @@
-//! Suggestions for misspelt names of fields and parameters.
+//! Suggestions for names of fields and parameters that are misspelt, or that other systems use.
 
-/// The detail for `name`, which is not in `known`: suggests the nearest known name, or else lists all of them. `kind` is
-/// what the name is not, such as "a field of this object"; `plural` is what the known names are.
+use super::foreign_names::{self, Meaning};
+
+/// The detail for `name`, which is not in `known`: what a name of another system is called here, or the nearest known name,
+/// or else all known names. `kind` is what the name is not, such as "a field of this object"; `plural` is what the known
+/// names are.
 pub fn unknown_name(name: &str, known: &[&'static str], kind: &str, plural: &str) -> String {
-    match nearest(name, known) {
-        Some(near) => format!("is not {kind}; did you mean {near}?"),
+    let meaning = foreign_names::meaning(&normalized(name), known);
+    match meaning.or_else(|| nearest(name, known).map(|near| Meaning::Called(near, ""))) {
+        Some(Meaning::Called(here, note)) => format!("is not {kind}; did you mean {here}{note}?"),
+        Some(Meaning::Missing(why)) => format!("is not {kind}: {why}"),
         None if known.is_empty() => format!("is not {kind}, which has none"),
         None => format!("is not {kind}; its {plural} are {}", known.join(", ")),
     }
@@ -47,5 +52,26 @@ mod tests {
             "is not a field of it; its fields are a, b"
         );
         assert_eq!(unknown_name("x", &[], "a field of it", "fields"), "is not a field of it, which has none");
+    }
+    #[test]
+    fn names_of_other_systems_get_the_name_of_the_object_at_hand() {
+        let job = ["id", "topic", "delay", "at", "ttr", "max_attempts", "retry", "callback", "body"];
+        let pop = ["topics", "max", "wait", "ttr", "worker"];
+        for (name, known, expected) in [
+            ("payload", &job[..], "; did you mean body?"),
+            ("delaySeconds", &job, "; did you mean delay?"),
+            ("delay_ms", &job, "; did you mean delay, whose numbers are seconds?"),
+            ("maxReceiveCount", &job, "; did you mean max_attempts, which counts the first attempt as well?"),
+            ("timeout", &job, "; did you mean ttr?"),
+            ("timeout", &pop, "; did you mean wait?"),
+            ("visibility-timeout", &pop, "; did you mean ttr?"),
+            ("Queue", &pop, "; did you mean topics?"),
+            ("ttl", &job, ": a job does not expire; ttr is how long a worker has it"),
+            ("ttl", &pop, "; did you mean ttr?"),
+            ("priority", &pop, "; its fields are topics, max, wait, ttr, worker"),
+        ] {
+            let detail = unknown_name(name, known, "a field", "fields");
+            assert_eq!(detail, format!("is not a field{expected}"), "{name}");
+        }
     }
 }
