@@ -1,8 +1,10 @@
+//! Converts `openapi.yaml` to JSON, which the server also serves, so that it needs no reader of YAML.
+//!
 //! Tells the crate its version with the commit that it is built from, as the variable `LINGER_VERSION`. The commit is
 //! `LINGER_COMMIT` where that is set, as in an image, whose build has no repository. Otherwise it is the repository's,
 //! in release builds only: a debug build would compile again after every commit.
 
-use std::{env, path::Path, process::Command};
+use std::{env, fs, path::Path, process::Command};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -15,6 +17,16 @@ fn main() {
     let version = env::var("CARGO_PKG_VERSION").expect("cargo sets it");
     let version = if commit.is_empty() { version } else { format!("{version} ({commit})") };
     println!("cargo::rustc-env=LINGER_VERSION={version}");
+    convert_contract();
+}
+
+fn convert_contract() {
+    println!("cargo::rerun-if-changed=openapi.yaml");
+    let text = fs::read_to_string("openapi.yaml").expect("openapi.yaml is readable");
+    let contract: serde_json::Value = serde_saphyr::from_str(&text).expect("openapi.yaml is YAML");
+    let directory = env::var("OUT_DIR").expect("cargo sets it");
+    fs::write(Path::new(&directory).join("openapi.json"), format!("{contract}\n"))
+        .expect("OUT_DIR is writable");
 }
 
 /// The commit of this directory's own repository; none without git, or where the source lies in another

@@ -2,6 +2,7 @@
 //!
 //! A handler extracts, makes one call into the queue and converts. The contract is `openapi.yaml`.
 
+mod accept;
 mod access;
 mod app;
 #[cfg(any(test, feature = "benching"))]
@@ -18,6 +19,7 @@ mod refusal_log;
 mod route;
 mod routes;
 mod ui;
+mod unknown_path;
 mod wire;
 
 #[cfg(any(test, fuzzing))]

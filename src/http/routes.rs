@@ -18,12 +18,12 @@ use super::{
         RequiredScope::{self, AllTopics, Any, Of, Public},
         RouteKind, RouteSpec,
     },
-    ui,
+    ui, unknown_path,
 };
 use crate::auth::Scope::{Add, Admin, Read, Work};
 
 /// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
-fn table() -> [Route; 42] {
+fn table() -> [Route; 43] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
         get("/jobs", Of(Read), lists::jobs),
@@ -67,12 +67,14 @@ fn table() -> [Route; 42] {
         get("/version", Of(Read), operations::version).of_kind(RouteKind::Page),
         get("/metrics", AllTopics(Read), operations::metrics).of_kind(RouteKind::Metrics),
         get("/openapi.yaml", Of(Read), operations::openapi).of_kind(RouteKind::Page),
+        get("/openapi.json", Of(Read), operations::openapi_json).of_kind(RouteKind::Page),
     ]
 }
 
 /// The dashboard. It is not part of the API, and `openapi.yaml` does not describe it.
-fn dashboard() -> [Route; 3] {
+fn dashboard() -> [Route; 4] {
     [
+        get("/", Public, ui::root).of_kind(RouteKind::Page),
         get("/ui", Public, ui::redirect).of_kind(RouteKind::Page),
         get("/ui/", Public, ui::index).of_kind(RouteKind::Page),
         get("/ui/{*file}", Public, ui::file).of_kind(RouteKind::Page),
@@ -88,8 +90,9 @@ pub fn router(app: &App) -> Router {
             None => paths.push(PathRoutes::new(app, route)),
         }
     }
-    let no_route =
-        Middleware::new(app, RouteSpec::UNKNOWN).wrap(async |uri: Uri| Problem::no_route(uri.path()));
+    let has_dashboard = app.ui.enabled;
+    let no_route = Middleware::new(app, RouteSpec::UNKNOWN)
+        .wrap(async move |uri: Uri| Problem::no_route(unknown_path::detail(uri.path(), has_dashboard)));
     let router = paths.into_iter().fold(Router::new(), |router, path| path.add_to(router));
     router.fallback_service(no_route)
 }
@@ -182,8 +185,9 @@ impl PathRoutes {
         let allows_head = self.allowed.contains(&"HEAD");
         let allowed = self.allowed.join(", ");
         let header = HeaderValue::from_str(&allowed).expect("method names are plain text");
+        let hint = unknown_path::method_hint(self.spec.path);
         let refuse = move || {
-            let problem = Problem::method_not_allowed(&allowed);
+            let problem = Problem::method_not_allowed(&allowed, hint);
             async move { problem }
         };
         // Set here for every refusal: axum would add the methods of its own table, which has `HEAD` for each path.
@@ -234,6 +238,70 @@ mod tests {
             }
         }
         lines
+    }
+
+    /// Of each group of wrong paths, with what the error must say.
+    #[test]
+    fn the_error_for_an_unknown_path_names_routes_that_exist() {
+        for (path, expected) in [
+            ("/", "the dashboard is at /ui/, the contract at /openapi.yaml"),
+            ("/dashboard", "/ui/"),
+            ("/healthz", "/livez and /readyz"),
+            ("/ready", "/readyz"),
+            ("/docs", "/openapi.json"),
+            ("/info", "/version"),
+            ("/api/v1/jobs", "/jobs and /topics"),
+            ("/enqueue", "POST /jobs"),
+            ("/pop", "POST /batch/pop"),
+            ("/dlq", "/topics/{topic}/dead"),
+            ("/batch/release", "/batch/finish"),
+            ("/queues/mail", "/topics/{topic}"),
+            ("/job/a", "/jobs/{id}"),
+            ("/JOBS", "lower case"),
+            ("/topics/x/jobs", "GET /jobs?topic="),
+            ("/topics/x/publish", "POST /jobs"),
+            ("/topics/x/next", "POST /topics/{topic}/pop"),
+            ("/topics/x/stats", "GET /topics/{topic}"),
+            ("/topics/x/settings", "PUT /topics/{topic}"),
+            ("/topics/x/purge", "DELETE /topics/{topic}?confirm="),
+            ("/topics/x/stop", "POST /topics/{topic}/pause"),
+            ("/topics/x/start", "POST /topics/{topic}/resume"),
+            ("/topics/x/failed", "/topics/{topic}/dead"),
+            ("/jobs/a/ack", "POST /jobs/{id}/finish"),
+            ("/jobs/a/nack", "POST /jobs/{id}/release"),
+            ("/jobs/a/heartbeat", "POST /jobs/{id}/touch"),
+            ("/jobs/a/kill", "POST /jobs/{id}/bury"),
+            ("/jobs/a/kick", "POST /jobs/{id}/requeue"),
+            ("/jobs/a/cancel", "DELETE /jobs/{id}"),
+            ("/jobs/a/snooze", "PATCH /jobs/{id}"),
+            ("/jobs/a/history", "GET /jobs/{id}"),
+            ("/nowhere", "see /openapi.yaml"),
+            ("/jobs/", "without the slash at its end"),
+            ("/jobs//finish", "single slashes"),
+        ] {
+            let detail = unknown_path::detail(path, true);
+            assert!(detail.contains(expected), "{path}: {detail}");
+            assert_names_routes(&detail);
+            let hint_of_dashboard = unknown_path::detail(path, false).contains("/ui/");
+            assert!(!hint_of_dashboard, "{path} names a dashboard that is off");
+        }
+        assert_names_routes(unknown_path::method_hint("/topics"));
+        assert_eq!(unknown_path::method_hint("/jobs"), "");
+    }
+
+    /// Asserts that each path in a text is one of a route, which answers the method before it.
+    fn assert_names_routes(text: &str) {
+        let routes: Vec<Route> = table().into_iter().chain(dashboard()).collect();
+        let words: Vec<&str> = text.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+        for (at, path) in words.iter().enumerate().filter(|(_, word)| word.starts_with('/')) {
+            let path = path.split('?').next().expect("has a first part");
+            let method = words[at.saturating_sub(1)];
+            let is_method = method.bytes().all(|letter| letter.is_ascii_uppercase());
+            let found = routes
+                .iter()
+                .any(|route| route.spec.path == path && (!is_method || route.method.as_str() == method));
+            assert!(found, "{method} {path} in: {text}");
+        }
     }
 
     #[test]

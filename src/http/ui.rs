@@ -11,7 +11,7 @@ use axum::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{app::App, errors::Problem, json};
+use super::{accept, app::App, errors::Problem, json, unknown_path};
 
 /// Every file below `ui/`. A test compares this list with the folder.
 const FILES: &[(&str, &[u8])] = &[
@@ -117,6 +117,14 @@ pub async fn redirect(State(app): State<App>, uri: Uri) -> Result<Response, Prob
     Ok((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, "ui/")]).into_response())
 }
 
+/// Sends a browser to the dashboard. To programs `/` is an unknown path.
+pub async fn root(State(app): State<App>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
+    if app.ui.enabled && accept::names_html(&headers) {
+        return Ok((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, "ui/")]).into_response());
+    }
+    Err(no_route(&app, &uri))
+}
+
 /// The page itself.
 pub async fn index(State(app): State<App>, uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
     let mut response = respond(&app, "index.html", &uri, &headers)?;
@@ -135,7 +143,11 @@ pub async fn file(
 }
 
 fn check_enabled(app: &App, uri: &Uri) -> Result<(), Problem> {
-    if app.ui.enabled { Ok(()) } else { Err(Problem::no_route(uri.path())) }
+    if app.ui.enabled { Ok(()) } else { Err(no_route(app, uri)) }
+}
+
+fn no_route(app: &App, uri: &Uri) -> Problem {
+    Problem::no_route(unknown_path::detail(uri.path(), app.ui.enabled))
 }
 
 fn respond(app: &App, name: &str, uri: &Uri, headers: &HeaderMap) -> Result<Response, Problem> {
@@ -147,7 +159,7 @@ fn respond(app: &App, name: &str, uri: &Uri, headers: &HeaderMap) -> Result<Resp
         })
     } else {
         let file = UI_FILES.iter().find(|file| file.name == name);
-        file.ok_or_else(|| Problem::no_route(uri.path()))?.respond(headers)
+        file.ok_or_else(|| no_route(app, uri))?.respond(headers)
     };
     let pairs = HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value)));
     response.headers_mut().extend(pairs);

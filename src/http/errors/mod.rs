@@ -182,20 +182,13 @@ impl Problem {
     }
 
     /// An unknown path.
-    pub fn no_route(path: &str) -> Self {
-        let detail = if path.contains("//") {
-            "this path is not part of the API; write it with single slashes"
-        } else if path.len() > 1 && path.ends_with('/') {
-            "this path is not part of the API; write it without the slash at its end"
-        } else {
-            "this path is not part of the API; see /openapi.yaml"
-        };
+    pub fn no_route(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", detail)
     }
 
-    /// A method that the path does not answer. `allowed` lists those that it does.
-    pub fn method_not_allowed(allowed: &str) -> Self {
-        let detail = format!("this path answers to {allowed}");
+    /// A method that the path does not answer. `allowed` lists those that it does; `hint` ends the sentence.
+    pub fn method_not_allowed(allowed: &str, hint: &str) -> Self {
+        let detail = format!("this path answers to {allowed}{hint}");
         let mut problem = Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
         problem.0.allow = Some(HeaderValue::from_str(allowed).expect("method names are plain text"));
         problem
@@ -262,7 +255,7 @@ impl Problem {
     /// The problem for a refusal that has only a status.
     pub fn from_status(status: StatusCode) -> Self {
         match status {
-            StatusCode::NOT_FOUND => Self::no_route(""),
+            StatusCode::NOT_FOUND => Self::no_route("there is nothing at this path"),
             other if other.is_client_error() => Self::malformed("the request was refused"),
             _ => Self::internal(),
         }

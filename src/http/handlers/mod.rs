@@ -2,7 +2,6 @@
 //!
 //! Knows neither the routes nor the scopes of its operations.
 
-mod accept;
 pub mod batch;
 pub mod bulk;
 pub mod dead;

@@ -6,8 +6,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::accept;
 use crate::http::{
+    accept,
     access::Authenticated,
     app::App,
     errors::{CheckStatus, Problem, ReadinessCheck},
@@ -24,6 +24,8 @@ use crate::{
 
 /// The contract of this build.
 pub const OPENAPI: &str = include_str!("../../../openapi.yaml");
+/// The same as JSON, which `build.rs` makes of it.
+const OPENAPI_JSON: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
 
 /// Whether the process answers at all.
 pub async fn live() -> Response {
@@ -93,6 +95,11 @@ pub async fn metrics(State(app): State<App>, headers: HeaderMap) -> Response {
         (Metrics::TEXT, app.metrics.encode_text())
     };
     ([(header::CONTENT_TYPE, HeaderValue::from_static(media_type))], page).into_response()
+}
+
+/// The contract as JSON.
+pub async fn openapi_json() -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], OPENAPI_JSON).into_response()
 }
 
 /// The contract (media type: RFC 9512).

@@ -256,7 +256,7 @@ async fn wrong_methods_are_refused(engine: Engine) {
             response.expect_problem(405, "method_not_allowed");
         }
     }
-    for page in ["/livez", "/readyz", "/version", "/metrics", "/openapi.yaml", "/topics"] {
+    for page in ["/livez", "/readyz", "/version", "/metrics", "/openapi.yaml", "/openapi.json", "/topics"] {
         let response = api.call("HEAD", page).send().await.expect(200);
         assert!(response.body.is_empty(), "{page}");
     }

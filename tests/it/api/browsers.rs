@@ -59,7 +59,7 @@ async fn trap_a_rebound_host_name_is_refused(engine: Engine) {
 
 async fn pages_for_operators_may_be_linked_to(engine: Engine) {
     let api = Api::new(engine).await;
-    for page in ["/livez", "/readyz", "/version", "/metrics", "/openapi.yaml"] {
+    for page in ["/livez", "/readyz", "/version", "/metrics", "/openapi.yaml", "/openapi.json"] {
         let link = api.call("GET", page).header("sec-fetch-site", "cross-site");
         link.header("referer", "https://wiki.example/").send().await.expect(200);
     }

@@ -89,6 +89,7 @@ async fn every_documented_success_of_every_operation_occurs(engine: Engine) {
         "/version",
         "/metrics",
         "/openapi.yaml",
+        "/openapi.json",
     ] {
         api.get(page).await.expect(200);
     }

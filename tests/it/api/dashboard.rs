@@ -73,6 +73,28 @@ async fn only_files_of_the_dashboard_are_found() {
 }
 
 #[tokio::test]
+async fn a_browser_is_led_from_the_root_to_the_dashboard() {
+    let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    let open = |api: &Api, accept: &str| api.call("GET", "/").header("accept", accept).send();
+    let with_token = api_with_tokens(Engine::Naive, &[("ops", &[Scope::Admin], &[])]).await;
+    for api in [Api::new(Engine::Naive).await, with_token] {
+        let led = open(&api, browser).await.expect(307);
+        assert_eq!(led.header("location"), "ui/", "any path of a proxy works");
+        let link = api.call("GET", "/").header("accept", browser).header("sec-fetch-site", "cross-site");
+        link.send().await.expect(307);
+        for accept in ["*/*", "application/json"] {
+            let problem = open(&api, accept).await.expect_problem(404, "not_found");
+            let detail = problem["detail"].as_str().expect("a detail");
+            assert!(detail.contains("the dashboard is at /ui/"), "{detail}");
+        }
+    }
+    let ui = UiSettings { enabled: false, ..UiSettings::default() };
+    let off = Api::with(Engine::Naive, Setup { ui, ..Setup::default() }).await;
+    let problem = open(&off, browser).await.expect_problem(404, "not_found");
+    assert!(!problem.to_string().contains("/ui/"), "{problem}");
+}
+
+#[tokio::test]
 async fn the_files_need_no_token_and_links_may_point_at_them() {
     let api = api_with_tokens(Engine::Naive, &[("ops", &[Scope::Admin], &[])]).await;
     for target in ["/ui/", "/ui/js/main.js", "/ui/settings.json"] {

@@ -110,7 +110,7 @@ async fn an_unavailable_store_makes_the_server_unready_but_alive() {
     let problem = api.get("/readyz?verbose").await.expect_problem(503, "store_unavailable");
     assert_eq!(problem["checks"][0]["status"], "ok");
     assert_eq!(problem["checks"][1]["status"], "failed");
-    for page in ["/livez", "/version", "/metrics", "/openapi.yaml"] {
+    for page in ["/livez", "/version", "/metrics", "/openapi.yaml", "/openapi.json"] {
         api.get(page).await.expect(200);
     }
     api.store.fail(None);

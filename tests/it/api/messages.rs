@@ -19,7 +19,11 @@ on_every_engine!(
     the_error_names_the_limit_of_delays,
     the_limit_of_delays_can_be_set,
     the_error_shows_how_to_write_a_number_as_a_timestamp,
+    the_error_names_the_bound_of_a_time,
+    the_error_names_a_plus_in_a_query,
     the_error_names_a_superfluous_slash,
+    the_error_for_an_unknown_path_names_the_right_one,
+    the_error_for_a_list_of_jobs_names_the_batch,
 );
 
 async fn detail(api: &Api, method: &str, target: &str, body: &str) -> String {
@@ -38,7 +42,7 @@ async fn the_detail_carries_the_first_fault(engine: Engine) {
         (r#"{"body":1}"#, "/topic is required"),
         (r#"{"delay":-1,"ttr":0}"#, "/topic is required (and 2 more)"),
         (r#"{"topic":1}"#, "/topic must be a string"),
-        ("[]", "the body must be a JSON object"),
+        ("7", "the body must be a JSON object"),
     ] {
         assert_eq!(detail(&api, "POST", "/jobs", body).await, expected);
     }
@@ -66,8 +70,25 @@ async fn misspelt_fields_and_parameters_get_a_suggestion(engine: Engine) {
         let problem = api.send("POST", "/jobs", &body).await.expect_problem(422, "invalid_job");
         assert_eq!(first(&problem), format!("is not a field of this object; did you mean {meant}?"));
     }
+    for (word, said) in [
+        ("payload", "; did you mean body?"),
+        ("queue", "; did you mean topic?"),
+        ("run_at", "; did you mean at?"),
+        ("delaySeconds", "; did you mean delay?"),
+        ("visibilityTimeout", "; did you mean ttr?"),
+        ("retries", "; did you mean max_attempts, which counts the first attempt as well?"),
+        ("ttl", ": a job does not expire; ttr is how long a worker has it"),
+        (
+            "priority",
+            ": jobs have no priority; use one topic for each urgency, and pop the most urgent first",
+        ),
+    ] {
+        let body = format!(r#"{{"topic":"t","{word}":1}}"#);
+        let problem = api.send("POST", "/jobs", &body).await.expect_problem(422, "invalid_job");
+        assert_eq!(first(&problem), format!("is not a field of this object{said}"));
+    }
     let problem =
-        api.send("POST", "/jobs", r#"{"topic":"t","payload":1}"#).await.expect_problem(422, "invalid_job");
+        api.send("POST", "/jobs", r#"{"topic":"t","xyzzy":1}"#).await.expect_problem(422, "invalid_job");
     let known = "id, topic, delay, at, ttr, max_attempts, retry, callback, traceparent, tracestate, body";
     assert_eq!(first(&problem), format!("is not a field of this object; its fields are {known}"));
     for (target, meant) in [("/topics/t/pop?wiat=5", "wait"), ("/topics/t/pop?waits=5", "wait")] {
@@ -165,10 +186,73 @@ async fn the_error_names_a_superfluous_slash(engine: Engine) {
         let problem = api.get(target).await.expect_problem(404, "not_found");
         assert!(text(&problem["detail"]).contains("single slashes"), "{target}: {problem}");
     }
-    for target in ["/", "/api/v1/jobs"] {
-        let problem = api.get(target).await.expect_problem(404, "not_found");
-        assert!(text(&problem["detail"]).contains("see /openapi.yaml"), "{problem}");
+}
+
+/// `routes` checks every such hint.
+async fn the_error_for_an_unknown_path_names_the_right_one(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (target, hint) in [
+        ("/nowhere", "see /openapi.yaml"),
+        ("/api/v1/jobs", "/jobs"),
+        ("/healthz", "/livez and /readyz"),
+        ("/topics/x/jobs?limit=1", "GET /jobs?topic="),
+        ("/jobs/x/ack", "POST /jobs/{id}/finish"),
+        ("/topics/x/stats", "GET /topics/{topic}"),
+        ("/docs", "/openapi.json"),
+    ] {
+        assert!(detail(&api, "GET", target, "").await.contains(hint), "{target}");
     }
+    let create = detail(&api, "POST", "/topics", "{}").await;
+    assert!(create.starts_with("this path answers to GET, HEAD; ") && create.contains("PUT /topics/{topic}"));
+}
+
+async fn the_error_for_a_list_of_jobs_names_the_batch(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (target, code) in [("/jobs", "invalid_job"), ("/batch/jobs", "invalid_request")] {
+        let problem = api.send("POST", target, r#"[{"topic":"t"}]"#).await.expect_problem(422, code);
+        assert!(first(&problem).ends_with(r#"several jobs go to POST /batch/jobs as {"jobs":[...]}"#));
+    }
+    let other = api.send("POST", "/batch/finish", "[]").await.expect_problem(422, "invalid_request");
+    assert_eq!(first(&other), "must be a JSON object");
+    api.send("POST", "/jobs", "[").await.expect_problem(400, "malformed_request");
+}
+
+async fn the_error_names_the_bound_of_a_time(engine: Engine) {
+    let api = Api::new(engine).await;
+    let range = "must be from 1970-01-01T00:00:00Z to 9999-12-30T21:59:59.999Z";
+    for (at, said) in [
+        ("9999-12-31T23:59:59Z", range),
+        ("9999-12-30T22:00:00Z", range),
+        ("0001-01-01T00:00:00Z", range),
+        ("1969-12-31T23:59:59Z", range),
+        ("2026-11-21T06:10:00+24:00", "must have an offset from -23:59 to +23:59"),
+        ("2026-11-31T06:10:00Z", "is not in the calendar"),
+        ("2026-11-21T06:10:00", "must be an RFC 3339 date and time with an offset"),
+    ] {
+        let problem = api.send("POST", "/jobs", &format!(r#"{{"topic":"t","at":"{at}"}}"#)).await;
+        let problem = problem.expect_problem(422, "invalid_job");
+        assert!(first(&problem).starts_with(said), "{at}: {problem}");
+        let problem = api.get(&format!("/jobs?from={}", at.replace('+', "%2B"))).await;
+        let problem = problem.expect_problem(400, "invalid_parameter");
+        assert!(first(&problem).starts_with(said), "{at}: {problem}");
+    }
+    api.add(r#"{"topic":"t","at":"9999-12-30T21:59:59.999Z"}"#).await;
+}
+
+async fn the_error_names_a_plus_in_a_query(engine: Engine) {
+    let api = Api::new(engine).await;
+    for target in [
+        "/jobs?from=2027-01-01T00:00:00+01:00",
+        "/timeline?from=2027-01-01T00:00:00+01:00",
+        "/jobs?id_prefix=a+b",
+    ] {
+        let problem = api.get(target).await.expect_problem(400, "invalid_parameter");
+        assert_eq!(first(&problem), "has a \"+\", which means a space in a query: write it as %2B");
+        // The check of the contract does not decode parameters.
+        let escaped = api.call("GET", &target.replace('+', "%2B")).without_contract_check();
+        escaped.send().await.expect(200);
+    }
+    api.call("GET", "/jobs?from=2027-01-01+00:00:00Z").without_contract_check().send().await.expect(200);
 }
 
 async fn the_error_for_a_taken_id_says_what_was_compared(engine: Engine) {

@@ -82,6 +82,9 @@ async fn the_contract_is_served_unchanged(engine: Engine) {
     let document: serde_json::Value =
         serde_saphyr::from_str(include_str!("../../../openapi.yaml")).expect("YAML");
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+    let json = api.get("/openapi.json").await.expect(200);
+    assert_eq!(json.header("content-type"), "application/json");
+    assert_eq!(json.json(), document);
 }
 
 /// The value of a metric's sample, which follows its name and labels.

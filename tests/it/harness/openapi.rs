@@ -331,7 +331,7 @@ fn forbid_undocumented(value: &mut Value) {
 }
 
 fn is_dashboard(target: &str) -> bool {
-    target == "/ui" || target.starts_with("/ui/")
+    matches!(target, "/" | "/ui") || target.starts_with("/ui/")
 }
 
 fn parse(bytes: &[u8], context: &str) -> Value {

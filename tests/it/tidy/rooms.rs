@@ -123,6 +123,8 @@ const PARTS: &[Part] = &[
         rooms: &[
             ("options", &[]),
             ("refusal_log", &["*"]),
+            ("accept", &[]),
+            ("unknown_path", &[]),
             ("route", &["*"]),
             ("json", &["*"]),
             ("errors", &["*"]),
@@ -132,7 +134,7 @@ const PARTS: &[Part] = &[
             ("middleware", &["*"]),
             ("wire", &["*"]),
             ("handlers", &["*"]),
-            ("ui", &["app", "errors", "json"]),
+            ("ui", &["accept", "app", "errors", "json", "unknown_path"]),
             ("routes", &["*"]),
             ("benching", &["*"]),
             ("fuzzing", &["*"]),
