@@ -19,8 +19,9 @@ pub(super) struct FileFlag {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Settings")]
 pub(super) struct ListenFlag {
-    /// Where to listen (server.listen); port 0 picks a free one [default: 127.0.0.1:9277]
-    #[arg(long, value_name = "ADDR:PORT")]
+    /// Where to listen (server.listen): an address and a port, or a port of 127.0.0.1; port 0 picks a free one [default:
+    /// 127.0.0.1:9277]
+    #[arg(long, value_name = "[ADDR:]PORT")]
     listen: Option<String>,
 }
 

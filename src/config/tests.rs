@@ -95,7 +95,7 @@ fn all_faults_of_all_sources_are_listed_with_key_source_and_remedy() {
         "redis (environment variable LINGER__REDIS): is a section, not a key",
         "servr.listen (environment variable LINGER__SERVR__LISTEN): is not a known key; did you mean server.listen?",
         "store.engine (flag --store): \"mysql\" must be one of \"embedded\", \"redis\"",
-        "test.toml): \"localhost\" must be an IP address and a port",
+        "test.toml): \"localhost\" must be a port, or an IP address and a port",
         "embedded.durability (environment variable LINGER__EMBEDDED__DURABILITY): \"sometimes\" must be one of",
         "queue.max_batch (",
         "0 must be a whole number from 1 to 100000",

@@ -1,7 +1,11 @@
 //! Parses the kinds of values that settings have, from TOML or the environment. A problem says what would be valid; it
 //! quotes the value only if that cannot be a secret.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use config::ValueKind;
 
@@ -87,10 +91,19 @@ pub(super) fn host_names(kind: &ValueKind) -> Result<Vec<String>, ValueProblem> 
     }
 }
 
+/// An address and a port; a port alone is one of the loopback address.
 pub(super) fn address(kind: &ValueKind) -> Result<SocketAddr, ValueProblem> {
     let text = text(kind)?;
+    // Other machines are let in only where an address says so.
+    let of_loopback = text.strip_prefix("localhost:").unwrap_or(&text);
+    if let Ok(port) = of_loopback.parse()
+        && of_loopback.bytes().all(|byte| byte.is_ascii_digit())
+    {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
     text.parse().map_err(|_| {
-        let hint = "must be an IP address and a port, such as 127.0.0.1:9277, 0.0.0.0:9277 or [::1]:9277";
+        let hint =
+            "must be a port, or an IP address and a port: 9277, 127.0.0.1:9277, 0.0.0.0:9277 or [::1]:9277";
         format!("{} {hint}", quoted(&text))
     })
 }
@@ -274,7 +287,10 @@ mod tests {
     #[test]
     fn an_address_needs_a_port() {
         assert!(address(&string("[::1]:0")).is_ok());
-        for text in ["", "127.0.0.1", ":9277", "localhost:9277", "1.2.3.4:70000"] {
+        for text in ["9277", "localhost:9277"] {
+            assert_eq!(address(&string(text)), Ok(SocketAddr::from(([127, 0, 0, 1], 9_277))), "{text}");
+        }
+        for text in ["", "127.0.0.1", ":9277", "+9277", "localhost", "queue:9277", "70000", "1.2.3.4:70000"] {
             assert!(address(&string(text)).is_err(), "{text}");
         }
     }
