@@ -24,6 +24,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 mod failure_log;
+mod file_kind;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod http;

@@ -10,6 +10,8 @@ use std::{
 
 use rustix::fs::OFlags;
 
+use crate::file_kind::BYTE_ORDER_MARK;
+
 /// Largest file accepted, in bytes: enough for a hundred thousand tokens.
 const MAX_BYTES: u64 = 16 * 1_024 * 1_024;
 
@@ -32,12 +34,14 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a text file, as [`read`] does.
+/// Reads a text file, as [`read`] does, without the byte order mark that some editors put before it.
 ///
 /// # Errors
 /// As [`read`], and when the bytes are not UTF-8.
 pub fn read_text(path: &Path) -> Result<String> {
-    String::from_utf8(read(path)?).map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))
+    let text = String::from_utf8(read(path)?);
+    let text = text.map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8 text"))?;
+    Ok(text.strip_prefix(BYTE_ORDER_MARK).map(str::to_owned).unwrap_or(text))
 }
 
 #[cfg(test)]
@@ -51,6 +55,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("file");
         std::fs::write(&path, "text").expect("writes");
+        assert_eq!(read_text(&path).expect("is read"), "text");
+        std::fs::write(&path, "\u{feff}text").expect("writes");
         assert_eq!(read_text(&path).expect("is read"), "text");
         let large = File::create(&path).expect("a file");
         large.set_len(MAX_BYTES + 1).expect("is set");

@@ -1,7 +1,7 @@
 //! Operations on a store that is not served by this process: verify, backup, restore. Results are text for people.
 
 use std::{
-    io,
+    io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -13,6 +13,7 @@ use super::wiring;
 use crate::{
     clock::SystemClock,
     config::{Config, EngineKind},
+    file_kind,
     job::{Outlet, TopicFilter},
     metrics::Metrics,
     printable, signals,
@@ -72,6 +73,7 @@ pub fn verify(config: &Config) -> Result<VerifyReport, MaintenanceError> {
 /// # Errors
 /// Why it could not be read.
 pub fn verify_backup(file: &Path) -> Result<VerifyReport, MaintenanceError> {
+    refuse_other_kinds(file)?;
     let found = embedded::inspect_backup(file, &SystemClock::new()).map_err(maintenance_error)?;
     Ok(report(&file.display().to_string(), &found))
 }
@@ -139,6 +141,22 @@ pub fn restore_from(config: &Config, source: &mut impl io::Read) -> Result<Strin
     match restored.map_err(maintenance_error)? {
         true => Ok(format!("{}restored into {}\n", checked.text, data_dir.display())),
         false => Err(has_faults(&checked)),
+    }
+}
+
+/// Refuses an export or a compressed backup. Whatever else is wrong with the file, its verification says.
+fn refuse_other_kinds(file: &Path) -> Result<(), MaintenanceError> {
+    const SQLITE: &[u8] = b"SQLite format 3\0";
+    let mut beginning = Vec::new();
+    if std::fs::metadata(file).is_ok_and(|found| found.is_file()) {
+        let opened = std::fs::File::open(file);
+        let _ = opened.and_then(|file| io::Read::take(file, 32).read_to_end(&mut beginning));
+    }
+    match file_kind::recognise(&beginning) {
+        Some(kind) if !beginning.starts_with(SQLITE) => {
+            Err(MaintenanceError::Refused(format!("{}: {kind}", file.display())))
+        }
+        _ => Ok(()),
     }
 }
 

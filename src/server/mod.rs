@@ -18,6 +18,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::runtime;
 
+pub use crate::transfer::Watcher;
 use crate::{
     clock::{Clock, SystemClock},
     config::{Config, FileFault},

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use super::{
     maintenance::{MaintenanceError, NoopListener, maintenance_error},
-    transfer::{Named, TransferReport, cannot_open, run},
+    transfer::{TransferReport, cannot_open, run},
     wiring,
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
         embedded::{self, Durability, Identity},
         redis,
     },
-    transfer::{self, NamedStore, PassReport, Relocation, counted},
+    transfer::{self, NamedStore, PassReport, Relocation, Watcher, counted},
 };
 
 /// Which step of a move.
@@ -39,7 +39,7 @@ pub fn relocate(
     from: &Config,
     to: &Config,
     step: MoveStep,
-    named: Named<'_>,
+    watcher: &mut dyn Watcher,
 ) -> Result<TransferReport, MaintenanceError> {
     let place = place_of(from);
     if directory_of(from).is_some_and(|from| directory_of(to) == Some(from)) {
@@ -50,10 +50,10 @@ pub fn relocate(
         let source = ReadSource::open(from).await?;
         let target = open(to, Role::Target).await?;
         let done = match step {
-            MoveStep::Copy => copy(source, place, &target, place_of(to), named).await,
+            MoveStep::Copy => copy(source, place, &target, place_of(to), watcher).await,
             MoveStep::Last { without_broken } => {
                 drop(source);
-                complete(from, &target, place_of(to), without_broken, named).await
+                complete(from, &target, place_of(to), without_broken, watcher).await
             }
         };
         target.close(done).await
@@ -90,12 +90,12 @@ async fn copy(
     place: String,
     target: &Opened,
     target_place: String,
-    named: Named<'_>,
+    watcher: &mut dyn Watcher,
 ) -> Result<TransferReport, MaintenanceError> {
     let Identity { id, mark, clocks } = &source.identity;
     let relocation =
         Relocation::new(NamedStore { id: id.clone(), name: place }, &*target.movable, target_place.clone())?;
-    let passed = relocation.copy(mark.as_ref(), *clocks, || source.records(), named).await?;
+    let passed = relocation.copy(mark.as_ref(), *clocks, || source.records(), watcher).await?;
     let text = format!(
         "{}; when the servers are stopped, complete the move with --last\n",
         in_words(&target_place, &passed)
@@ -108,13 +108,13 @@ async fn complete(
     target: &Opened,
     target_place: String,
     without_broken: bool,
-    named: Named<'_>,
+    watcher: &mut dyn Watcher,
 ) -> Result<TransferReport, MaintenanceError> {
     let source = open(from, Role::Source).await?;
     let place = NamedStore { id: source.movable.store_id(), name: place_of(from) };
     let done = async {
         let relocation = Relocation::new(place, &*target.movable, target_place.clone())?;
-        let passed = relocation.complete(&*source.movable, without_broken, named).await?;
+        let passed = relocation.complete(&*source.movable, without_broken, watcher).await?;
         Ok(match passed {
             Some(passed) => TransferReport {
                 text: format!("{}; it is open: start its servers\n", in_words(&target_place, &passed)),

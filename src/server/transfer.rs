@@ -17,7 +17,7 @@ use crate::{
         RecordReader, Store,
         embedded::{self, OpenError},
     },
-    transfer::{self, ExportFile, Exported, Imported, TransferError, counted},
+    transfer::{self, ExportFile, Exported, Imported, TransferError, Watcher, counted},
 };
 
 /// What a transfer did.
@@ -29,20 +29,21 @@ pub struct TransferReport {
     pub is_complete: bool,
 }
 
-/// Receives the sentences that name what was left out.
-pub type Named<'a> = &'a mut (dyn FnMut(&str) + Send);
-
 /// Exports the configured store to `file`, also while servers use it.
 ///
 /// # Errors
 /// Why there is no export.
-pub fn export(config: &Config, file: &Path, named: Named<'_>) -> Result<TransferReport, MaintenanceError> {
+pub fn export(
+    config: &Config,
+    file: &Path,
+    watcher: &mut dyn Watcher,
+) -> Result<TransferReport, MaintenanceError> {
     let target = file.to_owned();
     signals::clean_up_at_stop(move || transfer::remove_incomplete(&target))
         .map_err(|error| MaintenanceError::Failed(format!("cannot start: {error}")))?;
     let mut target = ExportFile::create(file)?;
     let name = file.display().to_string();
-    let exported = export_records(config, target.out(), &name, named)?;
+    let exported = export_records(config, target.out(), &name, watcher)?;
     target.complete()?;
     Ok(exported_report(&name, exported))
 }
@@ -54,9 +55,9 @@ pub fn export(config: &Config, file: &Path, named: Named<'_>) -> Result<Transfer
 pub fn export_to(
     config: &Config,
     out: &mut (impl Write + Send),
-    named: Named<'_>,
+    watcher: &mut dyn Watcher,
 ) -> Result<TransferReport, MaintenanceError> {
-    Ok(exported_report("-", export_records(config, out, "stdout", named)?))
+    Ok(exported_report("-", export_records(config, out, "stdout", watcher)?))
 }
 
 /// Imports `file` into the configured store: Redis, or a data directory that no server uses.
@@ -67,12 +68,12 @@ pub fn import(
     config: &Config,
     file: &Path,
     partial: bool,
-    named: Named<'_>,
+    watcher: &mut dyn Watcher,
 ) -> Result<TransferReport, MaintenanceError> {
     let export = transfer::check(file, partial)?;
     let imported = run(async {
         let store = open_to_import(config).await?;
-        let imported = transfer::import(&*store, export, named).await;
+        let imported = transfer::import(&*store, export, watcher).await;
         let closed = store.close().await.map_err(|error| MaintenanceError::Failed(error.to_string()));
         let imported = imported?;
         closed.map(|()| imported)
@@ -91,7 +92,7 @@ fn export_records(
     config: &Config,
     out: &mut (impl Write + Send),
     name: &str,
-    named: Named<'_>,
+    watcher: &mut dyn Watcher,
 ) -> Result<Exported, MaintenanceError> {
     let clock = SystemClock::new();
     run(async {
@@ -100,7 +101,7 @@ fn export_records(
             EngineKind::Embedded => {
                 let records: Box<dyn RecordReader> =
                     embedded::read_records(&config.embedded.data_dir, &clock).map_err(maintenance_error)?;
-                Ok(transfer::export(records, ("embedded", at), out, name, named).await?)
+                Ok(transfer::export(records, ("embedded", at), out, name, watcher).await?)
             }
             EngineKind::Redis => {
                 let store =
@@ -109,7 +110,7 @@ fn export_records(
                 let failed =
                     |error: crate::store::Error| MaintenanceError::Failed(format!("not exported: {error}"));
                 let records = store.records().await.map_err(failed)?;
-                let exported = transfer::export(records, ("redis", at), out, name, named).await?;
+                let exported = transfer::export(records, ("redis", at), out, name, watcher).await?;
                 store.close().await.map_err(failed)?;
                 Ok(exported)
             }

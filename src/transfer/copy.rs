@@ -6,6 +6,7 @@ use super::{
     counted,
     file::{CheckedExport, LineSum, TransferError},
     line::{self, End, ExportLine, FORMAT, Header},
+    watcher::Watcher,
 };
 use crate::{
     job::Timestamp,
@@ -48,7 +49,7 @@ pub async fn export(
     (engine, at): (&str, Timestamp),
     out: &mut (impl Write + Send),
     name: &str,
-    named: &mut (dyn FnMut(&str) + Send),
+    watcher: &mut dyn Watcher,
 ) -> Result<Exported, TransferError> {
     let unwritten = |error: io::Error| TransferError::Failed(format!("{name}: {error}"));
     let header = Header {
@@ -79,8 +80,9 @@ pub async fn export(
             sum.add(&line);
             out.write_all(&line).map_err(unwritten)?;
         }
-        broken.iter().for_each(|sentence| named(sentence));
+        broken.iter().for_each(|sentence| watcher.named(sentence));
         done.broken += broken.len() as u64;
+        watcher.advanced(page.jobs.len() as u64);
     }
     let end = End { jobs: done.jobs, topics: done.topics, sha256: sum.hex() };
     out.write_all(&line::end(&end)).and_then(|()| out.flush()).map_err(unwritten)?;
@@ -95,7 +97,7 @@ pub async fn export(
 pub async fn import(
     store: &dyn Store,
     export: CheckedExport,
-    named: &mut (dyn FnMut(&str) + Send),
+    watcher: &mut dyn Watcher,
 ) -> Result<Imported, TransferError> {
     let mut import = Import { store, done: Imported::default(), batch: Vec::new(), bytes: 0 };
     let mut lines = export.0.rewind()?;
@@ -104,13 +106,13 @@ pub async fn import(
             ExportLine::Topic(record) => {
                 let name = format!("topic {}: other settings are there", record.topic);
                 let put = store.put_topic(*record).await.map_err(|error| import.unstored(&error))?;
-                import.count(put, &name, true, named);
+                import.count(put, &name, true, watcher);
             }
-            ExportLine::Job(record) => import.add(*record, named).await?,
+            ExportLine::Job(record) => import.add(*record, watcher).await?,
             ExportLine::End(_) => break,
         }
     }
-    import.flush(named).await?;
+    import.flush(watcher).await?;
     Ok(import.done)
 }
 
@@ -123,35 +125,32 @@ struct Import<'a> {
 }
 
 impl Import<'_> {
-    async fn add(
-        &mut self,
-        record: JobRecord,
-        named: &mut (dyn FnMut(&str) + Send),
-    ) -> Result<(), TransferError> {
+    async fn add(&mut self, record: JobRecord, watcher: &mut dyn Watcher) -> Result<(), TransferError> {
         self.bytes += record.job.body.as_bytes().len();
         self.batch.push(record);
-        if self.batch.len() >= BATCH.0 || self.bytes >= BATCH.1 { self.flush(named).await } else { Ok(()) }
+        if self.batch.len() >= BATCH.0 || self.bytes >= BATCH.1 { self.flush(watcher).await } else { Ok(()) }
     }
 
-    async fn flush(&mut self, named: &mut (dyn FnMut(&str) + Send)) -> Result<(), TransferError> {
+    async fn flush(&mut self, watcher: &mut dyn Watcher) -> Result<(), TransferError> {
         self.bytes = 0;
         let jobs = std::mem::take(&mut self.batch);
         let ids: Vec<_> = jobs.iter().map(|job| job.job.id.clone()).collect();
         let put = self.store.put(jobs).await.map_err(|error| self.unstored(&error))?;
+        watcher.advanced(ids.len() as u64);
         for (id, put) in ids.iter().zip(put) {
-            self.count(put, &format!("job {id}: another job with this id is there"), false, named);
+            self.count(put, &format!("job {id}: another job with this id is there"), false, watcher);
         }
         Ok(())
     }
 
-    fn count(&mut self, put: Put, differs: &str, is_topic: bool, named: &mut (dyn FnMut(&str) + Send)) {
+    fn count(&mut self, put: Put, differs: &str, is_topic: bool, watcher: &mut dyn Watcher) {
         match put {
             Put::Done if is_topic => self.done.topics += 1,
             Put::Done => self.done.jobs += 1,
             Put::Exists => self.done.existing += 1,
             Put::Differs => {
                 self.done.refused += 1;
-                named(differs);
+                watcher.named(differs);
             }
         }
     }

@@ -14,7 +14,10 @@ use super::{
     counted,
     line::{self, End, ExportLine},
 };
-use crate::new_file::{directory_of, partial_path, rename_new};
+use crate::{
+    file_kind,
+    new_file::{directory_of, partial_path, rename_new},
+};
 
 /// Longest line that is read: many times the largest job.
 const MAX_LINE_BYTES: u64 = 256 << 20;
@@ -174,6 +177,10 @@ impl Lines {
     fn new(file: File, path: &Path) -> Result<Self, TransferError> {
         let mut lines =
             Self { reader: BufReader::with_capacity(1 << 16, file), path: path.to_owned(), number: 0 };
+        let beginning = lines.reader.fill_buf().map_err(|error| failed(path, &error))?;
+        if let Some(kind) = file_kind::recognise(beginning).filter(|_| !beginning.starts_with(line::HEADER)) {
+            return Err(TransferError::Refused(format!("{}: {kind}", path.display())));
+        }
         let header = match lines.next()? {
             Some(header) => line::parse_header(&header),
             None => Err("it is not an export of Linger, or was cut off in its first line".to_owned()),

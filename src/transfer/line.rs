@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{job_line::JobLine, topic_line::TopicLine};
 use crate::store::{JobRecord, TopicRecord};
 
+/// How the first line of an export begins.
+pub const HEADER: &[u8] = b"{\"linger_export\":";
+
 /// The format that this version writes and reads.
 pub const FORMAT: u64 = 1;
 

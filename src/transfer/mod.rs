@@ -10,11 +10,13 @@ mod pass;
 mod relocate;
 mod topic_line;
 mod values;
+mod watcher;
 
 pub use copy::{Exported, Imported, export, import};
 pub use file::{CheckedExport, ExportFile, TransferError, check, remove_incomplete};
 pub use pass::PassReport;
 pub use relocate::{NamedStore, Relocation, abandon};
+pub use watcher::Watcher;
 
 /// A number of things in words, such as "1 job" or "2 jobs".
 pub(crate) fn counted(count: u64, noun: &str) -> String {

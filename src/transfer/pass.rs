@@ -6,6 +6,7 @@ use super::{
     compare::{Contents, job_digest, topic_digest},
     copy::BATCH,
     file::TransferError,
+    watcher::Watcher,
 };
 use crate::{
     job::{Attributes, JobId, Topic},
@@ -48,7 +49,7 @@ pub async fn copy_differences<R>(
     source: impl FnOnce() -> R,
     target: &dyn Movable,
     without_broken: bool,
-    named: &mut (dyn FnMut(&str) + Send),
+    watcher: &mut dyn Watcher,
 ) -> Result<PassReport, TransferError>
 where
     R: Future<Output = store::Result<Box<dyn RecordReader>>>,
@@ -68,14 +69,15 @@ where
     let mut source = source().await.map_err(unread)?;
     while let Some(page) = source.next().await.map_err(unread)? {
         pass.done.broken += page.broken.len() as u64;
-        page.broken.iter().for_each(|sentence| named(sentence));
+        page.broken.iter().for_each(|sentence| watcher.named(sentence));
         for topic in page.topics {
             pass.take_topic(topic).await?;
         }
+        watcher.advanced(page.jobs.len() as u64);
         for job in page.jobs {
             if let Err(why) = pass.take_job(job).await? {
                 pass.done.broken += 1;
-                named(&why);
+                watcher.named(&why);
             }
         }
     }

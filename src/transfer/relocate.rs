@@ -25,6 +25,7 @@ use super::{
     counted,
     file::TransferError,
     pass::{PassReport, copy_differences},
+    watcher::Watcher,
 };
 use crate::store::{self, ClockOffsets, Movable, MoveMark, MoveRole, ServerSet};
 
@@ -82,7 +83,7 @@ impl<'a> Relocation<'a> {
         source_mark: Option<&MoveMark>,
         clocks: ClockOffsets,
         records: impl FnOnce() -> R,
-        named: &mut (dyn FnMut(&str) + Send),
+        watcher: &mut dyn Watcher,
     ) -> Result<PassReport, TransferError>
     where
         R: Future<Output = store::Result<Box<dyn store::RecordReader>>>,
@@ -94,7 +95,7 @@ impl<'a> Relocation<'a> {
         }
         self.check_clocks(clocks).await?;
         let TargetClaim::Ours(mark) = self.claim().await? else { return Err(complete()) };
-        let passed = copy_differences(records, self.target, false, named).await?;
+        let passed = copy_differences(records, self.target, false, watcher).await?;
         // Otherwise another run may have replaced what this one has copied.
         if self.target_mark().await? == Some(mark) { Ok(passed) } else { Err(taken_over(&self.target_name)) }
     }
@@ -108,7 +109,7 @@ impl<'a> Relocation<'a> {
         &self,
         source: &dyn Movable,
         without_broken: bool,
-        named: &mut (dyn FnMut(&str) + Send),
+        watcher: &mut dyn Watcher,
     ) -> Result<Option<PassReport>, TransferError> {
         let found = self.source_mark(source).await?;
         self.check_source(found.as_ref())?;
@@ -122,7 +123,7 @@ impl<'a> Relocation<'a> {
         let claim = self.claim().await?;
         let closed = self.close_source(source, found).await?;
         let passed = match claim {
-            TargetClaim::Ours(_) => Some(self.copy_rest(source, without_broken, named).await?),
+            TargetClaim::Ours(_) => Some(self.copy_rest(source, without_broken, watcher).await?),
             // The source has lost its mark, such as in a failover. Nothing may be copied any more.
             TargetClaim::Opened => None,
         };
@@ -140,9 +141,9 @@ impl<'a> Relocation<'a> {
         &self,
         source: &dyn Movable,
         without_broken: bool,
-        named: &mut (dyn FnMut(&str) + Send),
+        watcher: &mut dyn Watcher,
     ) -> Result<PassReport, TransferError> {
-        let passed = copy_differences(|| source.records(), self.target, without_broken, named).await?;
+        let passed = copy_differences(|| source.records(), self.target, without_broken, watcher).await?;
         if passed.broken > 0 && !without_broken {
             return Err(TransferError::Failed(format!(
                 "{} cannot be moved: mend what is broken, or leave it behind with --without-broken",

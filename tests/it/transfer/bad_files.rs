@@ -118,6 +118,21 @@ fn a_file_that_is_missing_is_named() {
 }
 
 #[tokio::test]
+async fn a_file_of_another_kind_is_named() {
+    for (begins, kind) in [
+        (&b"\x1f\x8b\x08\0"[..], "it is compressed"),
+        (b"SQLite format 3\0", "it is a backup"),
+        (b"\xff\xfe{\0", "UTF-16"),
+    ] {
+        let refused = check(begins, true).expect_err("is no export");
+        assert!(refused.contains(kind), "{refused}");
+    }
+    let (_directory, path) = file(&small_export().await);
+    let refused = linger::server::verify_backup(&path).expect_err("is no backup").to_string();
+    assert!(refused.ends_with("it is an export, which `linger import` takes"), "{refused}");
+}
+
+#[tokio::test]
 async fn what_was_checked_is_imported_although_the_file_was_replaced_meanwhile() {
     let whole = small_export().await;
     let (directory, path) = file(&whole);
