@@ -1,7 +1,7 @@
 //! The file of tokens: TOML with one `[[token]]` per client. An error names the entry and the key, and never quotes a
 //! value, since somebody may have pasted a token in place of its hash.
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{collections::HashSet, path::Path, sync::Arc};
 
 use toml::{Table, Value};
 
@@ -32,6 +32,63 @@ pub fn read_tokens(path: &Path) -> Result<Tokens, FileError> {
 /// # Errors
 /// What is wrong with it.
 pub fn parse_tokens(text: &str) -> Result<Tokens, FileError> {
+    parse_entries(text).map(|entries| Tokens(entries.into_iter().collect()))
+}
+
+/// The clients in the text of a file of tokens, in its order.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn list_tokens(text: &str) -> Result<Vec<Caller>, FileError> {
+    Ok(parse_entries(text)?.into_iter().map(|(_, caller)| caller).collect())
+}
+
+/// The text of a file without the entries of this name, and how many there were. Everything else stays, also comments.
+///
+/// # Errors
+/// What is wrong with the file, or why the entries cannot be removed.
+pub fn without_token(text: &str, name: &str) -> Result<(String, usize), FileError> {
+    let callers = list_tokens(text)?;
+    let count = callers.iter().filter(|caller| &*caller.name == name).count();
+    if count == 0 {
+        let names: Vec<_> = callers.iter().map(|caller| &*caller.name).collect();
+        return Err(format!("has no token named {name:?} (tokens: {})", names.join(", ")));
+    }
+    if count == callers.len() {
+        return Err("has no other token, and a server needs one; make a new one first".to_owned());
+    }
+    let mut parts = vec![String::new()];
+    for line in text.split_inclusive('\n') {
+        if line.trim() == "[[token]]" {
+            parts.push(String::new());
+        }
+        parts.last_mut().expect("there is the first").push_str(line);
+    }
+    let mut kept = parts.remove(0);
+    let unusual = || "is not one [[token]] after the other; remove the entry by hand".to_owned();
+    if parts.len() != callers.len() {
+        return Err(unusual());
+    }
+    for part in parts {
+        match list_tokens(&part).ok().as_deref() {
+            Some([caller]) if &*caller.name == name => kept.push_str(behind_entry(&part)),
+            Some([_]) => kept.push_str(&part),
+            _ => return Err(unusual()),
+        }
+    }
+    Ok((kept, count))
+}
+
+/// The comments behind the keys of an entry: they belong to the next one.
+fn behind_entry(part: &str) -> &str {
+    let is_key = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let lines: Vec<&str> = part.split_inclusive('\n').collect();
+    let keys = lines.iter().rposition(is_key).map_or(0, |last| last + 1);
+    let length: usize = lines[..keys].iter().map(|line| line.len()).sum();
+    part[length..].trim_start_matches(['\r', '\n'])
+}
+
+fn parse_entries(text: &str) -> Result<Vec<(TokenHash, Caller)>, FileError> {
     let mut table: Table = text.parse().map_err(|error| not_toml(text, &error))?;
     let entries = table.remove("token");
     if !table.is_empty() {
@@ -39,14 +96,15 @@ pub fn parse_tokens(text: &str) -> Result<Tokens, FileError> {
     }
     let entries = entries.as_ref().and_then(Value::as_array).filter(|entries| !entries.is_empty());
     let entries = entries.ok_or("contains no [[token]] entry; `linger token new` prints one")?;
-    let mut tokens = HashMap::with_capacity(entries.len());
+    let (mut tokens, mut hashes) = (Vec::with_capacity(entries.len()), HashSet::new());
     for (index, entry) in entries.iter().enumerate() {
         let (hash, caller) = parse_entry(entry).map_err(|error| format!("entry {}: {error}", index + 1))?;
-        if tokens.insert(hash, caller).is_some() {
+        if !hashes.insert(hash.clone()) {
             return Err(format!("entry {}: has the sha256 of an earlier entry", index + 1));
         }
+        tokens.push((hash, caller));
     }
-    Ok(Tokens(tokens))
+    Ok(tokens)
 }
 
 /// Only the number of the line: the parser's message may quote its content.
@@ -136,6 +194,30 @@ mod tests {
         assert_eq!(Scope::ALL.map(|scope| ops.has_scope(scope)), [true; 4]);
         assert!(ops.topics.is_all());
         assert!(tokens.find(b"t3").is_none() && tokens.find(b"").is_none());
+    }
+
+    #[test]
+    fn an_entry_is_removed_and_nothing_else() {
+        let entry = |name: &str, token: &str| token_entry(name, token, &[Scope::Add], &[]);
+        let [shop, ops, old] =
+            [("shop", "t1"), ("ops", "t2"), ("shop", "t3")].map(|(name, token)| entry(name, token));
+        let text = format!("# Tokens\n{shop}\n# For the night shift\n{ops}# in a box\n\n{old}# The end\n");
+        let (left, count) = without_token(&text, "shop").expect("is there");
+        assert_eq!(
+            (left, count),
+            (format!("# Tokens\n# For the night shift\n{ops}# in a box\n\n# The end\n"), 2)
+        );
+        let (left, _) = without_token(&text, "ops").expect("is there");
+        assert_eq!(left, format!("# Tokens\n{shop}\n# For the night shift\n# in a box\n\n{old}# The end\n"));
+        let listed = list_tokens(&text).expect("is valid");
+        assert_eq!(listed.iter().map(|caller| &*caller.name).collect::<Vec<_>>(), ["shop", "ops", "shop"]);
+        let refused = |text: &str, name: &str| without_token(text, name).expect_err("is refused");
+        assert_eq!(refused(&text, "web"), "has no token named \"web\" (tokens: shop, ops, shop)");
+        assert!(refused(&shop, "shop").contains("no other token"));
+        let hashes = ["a", "b"].map(|token| TokenHash::new(token.as_bytes()).to_string());
+        let inline = hashes.map(|hash| format!("{{name='{}',sha256='{hash}',scopes=['add']}}", &hash[..1]));
+        let name = inline[0][7..8].to_owned();
+        assert!(refused(&format!("token = [{}]", inline.join(",")), &name).contains("by hand"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, LazyLock, PoisonError, RwLock},
 };
 
-pub use file::{parse_tokens, read_tokens, token_entry};
+pub use file::{list_tokens, parse_tokens, read_tokens, token_entry, without_token};
 pub use scope::Scope;
 pub use token::{TokenHash, generate_token};
 
