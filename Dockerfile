@@ -57,5 +57,5 @@ ENV LINGER__SERVER__LISTEN=0.0.0.0:9277 \
     LINGER__EMBEDDED__DATA_DIR=/data
 VOLUME /data
 EXPOSE 9277
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["linger", "health"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["linger", "health", "--local"]
 ENTRYPOINT ["linger"]

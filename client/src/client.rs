@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::{
     connection::Target,
-    error::Error,
+    error::{Error, Refusal},
     pool::Pool,
     repeat::Repeats,
     request::{Repeat, Request, Response},
@@ -179,10 +179,13 @@ impl Client {
     }
 }
 
-/// A success as it is, also 404 where an earlier attempt may have removed the job; else the refusal.
+/// A success as it is, also the server's 404 where an earlier attempt may have removed the job; else the refusal.
 fn keep_gone(request: &Request, may_have_happened: bool, response: Response) -> Result<Response, Error> {
-    let is_gone = response.status == 404 && may_have_happened && request.repeat == Repeat::SafeUntilGone;
-    if is_gone { Ok(response) } else { response.success() }
+    let may_be_gone = response.status == 404 && may_have_happened && request.repeat == Repeat::SafeUntilGone;
+    if may_be_gone && Refusal::new(404, None, response.body.clone()).code == "job_not_found" {
+        return Ok(response);
+    }
+    response.success()
 }
 
 #[cfg(test)]
@@ -239,6 +242,33 @@ mod tests {
         assert_eq!(failure.refusal().map(|refusal| refusal.code.as_str()), Some("job_not_found"));
         assert!(client.delete("a").await.expect("is answered"), "the first attempt deleted it");
         assert!(!client.delete("a").await.expect("is answered"));
+    }
+
+    /// The page of a proxy, a login, or another service.
+    #[tokio::test]
+    async fn an_answer_that_is_not_lingers_is_never_taken_for_one() {
+        let page = || answer(200, "content-type: text/html\r\n", "<html>hi</html>");
+        let redirect = answer(302, "location: https://login.example/\r\n", "");
+        let of_proxy = answer(404, "", "<html>no such page</html>");
+        let other_json = answer(200, "", r#"{"status":"up"}"#);
+        let pages = (0..4).map(|_| page()).chain([redirect, CUT.to_owned(), of_proxy, other_json, page()]);
+        let server = TestServer::start(pages.collect()).await;
+        let client = server.client();
+        let foreign = |failure: Error| {
+            assert!(failure.to_string().contains("the answer is not Linger's: "), "{failure}");
+            failure.to_string()
+        };
+        let finished = foreign(client.finish("a", Some("9f")).await.expect_err("is a page"));
+        let expected = "the answer is not Linger's: 200 text/html: <html>hi</html> (204 was expected)";
+        assert_eq!(finished, format!("finish: {expected}"));
+        foreign(client.delete("a").await.expect_err("is a page"));
+        foreign(client.get("a").await.expect_err("is a page"));
+        foreign(client.put_settings("t", &()).await.expect_err("is a page"));
+        let redirected = foreign(client.finish("a", None).await.expect_err("is a redirect"));
+        assert!(redirected.ends_with("302: a redirect to https://login.example/"), "{redirected}");
+        foreign(client.delete("a").await.expect_err("the proxy knows nothing of the job"));
+        foreign(client.ready().await.expect_err("another service is up"));
+        foreign(client.ready().await.expect_err("is a page"));
     }
 
     #[tokio::test]

@@ -25,6 +25,7 @@ use crate::{
     error::Error,
     request::{Request, Response},
     stream::Stream,
+    tls,
     url::ServerUrl,
 };
 
@@ -142,6 +143,9 @@ fn tls_failure(call: &'static str, error: &std::io::Error) -> Error {
     // The first bytes of the answer are no TLS record.
     if matches!(cause, Some(rustls::Error::InvalidMessage(_))) {
         return Error::WrongScheme { call, server_speaks_tls: false };
+    }
+    if let Some(refused) = cause.and_then(|cause| tls::refused_certificate(call, cause)) {
+        return refused;
     }
     not_connected(call, error.to_string(), cause.is_some())
 }

@@ -8,8 +8,8 @@ use serde::Deserialize;
 /// Why a call failed; `call` is its name for people.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The server answered that it does not do this.
-    #[error("{call}: the server answers {refusal}")]
+    /// The server, or a proxy in its place, answered that it does not do this.
+    #[error("{call}: {}", .refusal.sentence())]
     Refused {
         /// The name of the call.
         call: &'static str,
@@ -34,6 +34,14 @@ pub enum Error {
         /// Whether the server speaks TLS.
         server_speaks_tls: bool,
     },
+    /// Nothing that this client trusts vouches for the certificate, so the server has not seen the call.
+    #[error("{call}: the certificate of the server is not trusted: {reason}")]
+    Untrusted {
+        /// The name of the call.
+        call: &'static str,
+        /// Why it is not.
+        reason: String,
+    },
     /// The connection ended before the answer did.
     #[error("{call}: {reason}")]
     Cut {
@@ -52,7 +60,15 @@ pub enum Error {
         /// Whether the call had been sent.
         was_sent: bool,
     },
-    /// The answer is not what the API describes.
+    /// The answer is a success, but not as Linger answers: a proxy, a login or another service has answered.
+    #[error("{call}: the answer is not Linger's: {reason}")]
+    Foreign {
+        /// The name of the call.
+        call: &'static str,
+        /// The status, the beginning of the answer, and what is wrong with it.
+        reason: String,
+    },
+    /// The answer is not HTTP, or contradicts itself.
     #[error("{call}: unreadable answer: {reason}")]
     Unreadable {
         /// The name of the call.
@@ -80,7 +96,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Reads a problem document; of anything else the beginning is the detail.
+    /// Reads a problem document; of anything else the beginning is the detail, in one line.
     #[must_use]
     pub fn new(status: u16, retry_after: Option<Duration>, document: Bytes) -> Self {
         #[derive(Deserialize)]
@@ -88,12 +104,34 @@ impl Refusal {
             code: String,
             detail: String,
         }
-        let problem = serde_json::from_slice::<Problem>(&document).unwrap_or_else(|_| Problem {
-            code: String::new(),
-            detail: String::from_utf8_lossy(&document).chars().take(200).collect(),
-        });
+        let problem = serde_json::from_slice::<Problem>(&document)
+            .unwrap_or_else(|_| Problem { code: String::new(), detail: beginning(&document) });
         let Problem { code, detail } = problem;
         Self { status, code, detail, retry_after, document, is_after_attempt: false }
+    }
+
+    /// Whether it is the server's own, and not that of a proxy, a login or another service.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        !self.code.is_empty()
+    }
+
+    /// The refusal in words.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let who = if self.is_own() { "the server answers" } else { "the answer is not Linger's:" };
+        format!("{who} {self}")
+    }
+}
+
+/// The beginning of a body that is not what it should be, in one line.
+pub(crate) fn beginning(body: &[u8]) -> String {
+    const MOST: usize = 200;
+    match std::str::from_utf8(body) {
+        Ok(text) => {
+            text.split_whitespace().take(MOST).collect::<Vec<_>>().join(" ").chars().take(MOST).collect()
+        }
+        Err(_) => format!("{} bytes that are not text", body.len()),
     }
 }
 
@@ -109,6 +147,21 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Error {
+    /// The name of the call, with which the error in words begins.
+    #[must_use]
+    pub fn call(&self) -> &'static str {
+        match self {
+            Self::Refused { call, .. }
+            | Self::NotConnected { call, .. }
+            | Self::WrongScheme { call, .. }
+            | Self::Untrusted { call, .. }
+            | Self::Cut { call, .. }
+            | Self::TimedOut { call, .. }
+            | Self::Foreign { call, .. }
+            | Self::Unreadable { call, .. } => call,
+        }
+    }
+
     /// The answer that refused the call.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
@@ -116,8 +169,10 @@ impl Error {
             Self::Refused { refusal, .. } => Some(refusal),
             Self::NotConnected { .. }
             | Self::WrongScheme { .. }
+            | Self::Untrusted { .. }
             | Self::Cut { .. }
             | Self::TimedOut { .. }
+            | Self::Foreign { .. }
             | Self::Unreadable { .. } => None,
         }
     }
@@ -135,8 +190,9 @@ impl Error {
     pub fn may_have_happened(&self) -> bool {
         match self {
             Self::Refused { refusal, .. } => refusal.status >= 500,
-            Self::NotConnected { .. } | Self::WrongScheme { .. } => false,
-            Self::Cut { .. } | Self::Unreadable { .. } => true,
+            Self::NotConnected { .. } | Self::WrongScheme { .. } | Self::Untrusted { .. } => false,
+            // What answered in the server's place may have passed the call on.
+            Self::Cut { .. } | Self::Foreign { .. } | Self::Unreadable { .. } => true,
             Self::TimedOut { was_sent, .. } => *was_sent,
         }
     }
@@ -151,7 +207,25 @@ mod tests {
         let worded =
             |body: &'static str| Refusal::new(507, None, Bytes::from_static(body.as_bytes())).to_string();
         assert_eq!(worded(r#"{"code":"store_full","detail":"no space"}"#), "507: store_full, no space");
-        assert_eq!(worded("<html>"), "507: <html>");
+        assert_eq!(worded("<html>\n  <p>x"), "507: <html> <p>x");
         assert_eq!(worded(""), "507");
+        assert_eq!(
+            Refusal::new(502, None, Bytes::from_static(b"\x1f\x8b")).to_string(),
+            "502: 2 bytes that are not text"
+        );
+    }
+
+    #[test]
+    fn a_refusal_without_a_code_is_not_the_servers_own() {
+        let sentence =
+            |body: &'static str| Refusal::new(403, None, Bytes::from_static(body.as_bytes())).sentence();
+        assert_eq!(
+            sentence(r#"{"code":"forbidden","detail":"no"}"#),
+            "the server answers 403: forbidden, no"
+        );
+        for foreign in ["", "<html>", r#"{"detail":"Not authenticated"}"#, r#"{"code":403,"detail":"no"}"#] {
+            let sentence = sentence(foreign);
+            assert!(sentence.starts_with("the answer is not Linger's: 403"), "{foreign}: {sentence}");
+        }
     }
 }

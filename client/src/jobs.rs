@@ -10,7 +10,7 @@ use crate::{
     durations::{duration_text, some_duration},
     error::Error,
     model::{Added, Due, Job, JobPatch, NewJob, PopRequest, ReleaseRequest, ReservedJob},
-    request::{Repeat, Request, segment},
+    request::{Repeat, Request, Response, segment},
 };
 
 /// What the holder of a reservation sends.
@@ -134,7 +134,7 @@ impl Client {
 
     /// Finishes a job: it is done and gone. Without a receipt, whoever holds it.
     pub async fn finish(&self, id: &str, receipt: Option<&str>) -> Result<(), Error> {
-        self.send(&Request::finish(id, receipt)).await.map(drop)
+        self.send(&Request::finish(id, receipt)).await?.done().map(drop)
     }
 
     /// Gives a reserved job back. A repeat may be refused with 409 for what the first attempt did.
@@ -171,7 +171,8 @@ impl Client {
 
     /// Deletes a job in any state; whether there was one. After a lost answer a missing job counts as deleted.
     pub async fn delete(&self, id: &str) -> Result<bool, Error> {
-        Ok(absent(self.send(&Request::delete(id)).await, "job_not_found")?.is_some())
+        let deleted = absent(self.send(&Request::delete(id)).await, "job_not_found")?;
+        Ok(deleted.map(Response::done).transpose()?.is_some())
     }
 }
 

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::{HeaderMap, Method, header::RETRY_AFTER};
+use hyper::{
+    HeaderMap, Method,
+    header::{CONTENT_TYPE, HeaderName, LOCATION, RETRY_AFTER},
+};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::error::{Error, Refusal};
+use crate::error::{Error, Refusal, beginning};
 
 /// When a client may send a call again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +75,8 @@ impl Request {
         let is_temporary = match failure {
             Error::Refused { refusal, .. } => refusal.status >= 500,
             Error::NotConnected { is_permanent, .. } => !is_permanent,
-            Error::WrongScheme { .. } => false,
+            // A login page does not go away by itself.
+            Error::WrongScheme { .. } | Error::Untrusted { .. } | Error::Foreign { .. } => false,
             Error::Cut { .. } | Error::TimedOut { .. } | Error::Unreadable { .. } => true,
         };
         is_temporary && (self.repeat != Repeat::IfNotSent || !failure.may_have_happened())
@@ -101,25 +105,50 @@ impl Response {
         if (200..300).contains(&self.status) {
             return Ok(self);
         }
-        let seconds = self.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        let refusal = Refusal::new(self.status, seconds.map(Duration::from_secs), self.body);
+        let seconds = self.header(&RETRY_AFTER).and_then(|value| value.parse().ok());
+        let mut refusal = Refusal::new(self.status, seconds.map(Duration::from_secs), self.body.clone());
+        if let Some(target) = self.header(&LOCATION).filter(|_| !refusal.is_own()) {
+            refusal.detail = format!("a redirect to {target}");
+        }
         Err(Error::Refused { call: self.call, refusal: Box::new(refusal) })
+    }
+
+    /// Itself when it says that a call without a result is done: 204, or 404 if an earlier attempt did it.
+    ///
+    /// # Errors
+    /// When it is another success, which is not Linger's.
+    pub fn done(self) -> Result<Self, Error> {
+        match self.status {
+            204 | 404 => Ok(self),
+            _ => Err(self.foreign(&"204 was expected")),
+        }
+    }
+
+    fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
     /// Its body.
     ///
     /// # Errors
-    /// When that is no JSON of this shape.
+    /// When that is no JSON of this shape, and so not Linger's.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        serde_json::from_slice(&self.body).map_err(|error| self.unreadable(&error))
+        serde_json::from_slice(&self.body).map_err(|error| self.foreign(&error))
     }
 
     /// Its body as it came.
     ///
     /// # Errors
-    /// When that is not UTF-8.
+    /// When that is not UTF-8, which no answer of Linger is.
     pub fn text(&self) -> Result<&str, Error> {
-        std::str::from_utf8(&self.body).map_err(|error| self.unreadable(&error))
+        std::str::from_utf8(&self.body).map_err(|error| self.foreign(&error))
+    }
+
+    fn foreign(&self, reason: &dyn std::fmt::Display) -> Error {
+        let media_type =
+            self.header(&CONTENT_TYPE).map_or(String::new(), |media_type| format!(" {media_type}"));
+        let reason = format!("{}{media_type}: {} ({reason})", self.status, beginning(&self.body));
+        Error::Foreign { call: self.call, reason }
     }
 
     pub(crate) fn unreadable(&self, reason: &dyn std::fmt::Display) -> Error {
@@ -166,6 +195,7 @@ mod tests {
             (no_connection(false), true, true),
             (no_connection(true), false, false),
             (Error::WrongScheme { call: "test", server_speaks_tls: true }, false, false),
+            (Error::Foreign { call: "test", reason: String::new() }, false, false),
         ] {
             let request = Request::get("test", "/");
             assert_eq!(request.may_follow(&failure), safe, "{failure:?}");

@@ -168,7 +168,7 @@ impl Client {
 
     /// Replaces the settings of a topic. What `settings`, a JSON object, leaves out gets its default again.
     pub async fn put_settings(&self, topic: &str, settings: &impl Serialize) -> Result<(), Error> {
-        self.send(&Request::put_settings(topic, settings)).await.map(drop)
+        self.send(&Request::put_settings(topic, settings)).await?.read::<Topic>().map(drop)
     }
 
     /// Deletes every job of a topic in every state; how many there were, after a repeat perhaps fewer. Jobs that
@@ -188,6 +188,16 @@ impl Client {
 
     /// Succeeds when the server is ready for work; one that is not refuses with 503.
     pub async fn ready(&self) -> Result<(), Error> {
-        self.send(&Request::ready()).await.map(drop)
+        #[derive(Deserialize)]
+        enum Status {
+            #[serde(rename = "ok")]
+            Ok,
+        }
+        #[derive(Deserialize)]
+        struct Health {
+            #[serde(rename = "status")]
+            _status: Status,
+        }
+        self.send(&Request::ready()).await?.read::<Health>().map(drop)
     }
 }

@@ -9,6 +9,11 @@ use std::{
 
 use clap::Args;
 use linger_client::{Due, Job, NewJob, Request, Timestamp};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{FileType, fstat, tell},
+    io::ioctl_fionread,
+};
 use serde_json::value::RawValue;
 
 use super::{
@@ -18,7 +23,10 @@ use super::{
     text::Wording,
     trace::TraceVariables,
 };
-use crate::job::{JobId, parse_duration};
+use crate::{
+    file_kind,
+    job::{JobId, parse_duration},
+};
 
 /// Largest body that is read, in bytes: more than any server accepts.
 const MAX_BODY: u64 = 64 * 1_024 * 1_024;
@@ -72,19 +80,26 @@ pub(super) fn run(arguments: &AddArgs) -> ExitCode {
     let AddArgs { topic, body, change, .. } = arguments;
     if arguments.lines {
         return match lines::source(topic.as_deref(), body.as_deref()) {
-            Ok((topic, source)) => change.run(async |session| lines::add(session, topic, source).await),
-            Err(failure) => change.fail(&failure),
+            Ok((topic, source)) => {
+                change.run("add", async |session| lines::add(session, topic, source).await)
+            }
+            Err(failure) => change.fail("add", &failure),
         };
     }
     match arguments.job() {
-        Ok(job) => change.run(async |session| add(session, &job).await),
-        Err(failure) => change.fail(&failure),
+        Ok(job) => change.run("add", async |session| add(session, &job).await),
+        Err(failure) => change.fail("add", &failure),
     }
 }
 
 impl AddArgs {
     /// The job as given. Without an id it gets one, by which the server recognises a repeat.
     fn job(&self) -> Result<NewJob, Failure> {
+        if self.body.is_none() && stdin_may_have_bytes() {
+            return Err(Failure::usage(
+                "stdin is read only if the body is -: add - to send it, or null to send none",
+            ));
+        }
         let delay = self.delay.map(Due::Delay);
         let TraceVariables { traceparent, tracestate } = TraceVariables::read();
         Ok(NewJob {
@@ -113,6 +128,7 @@ impl AddArgs {
         if self.raw {
             return Ok(serde_json::value::to_raw_value(&text).expect("any text is a JSON string"));
         }
+        let text = text.strip_prefix(file_kind::BYTE_ORDER_MARK).map(str::to_owned).unwrap_or(text);
         RawValue::from_string(text).map_err(|error| {
             Failure::usage(format!("{source} is not JSON: {error}; --raw takes text as it is"))
         })
@@ -126,14 +142,36 @@ fn read(from: impl Read, name: &str) -> Result<String, Failure> {
     if bytes.len() as u64 > MAX_BODY {
         return Err(unusable(&format_args!("is larger than {MAX_BODY} bytes")));
     }
-    String::from_utf8(bytes).map_err(|_| unusable(&"is not UTF-8 text"))
+    let kind = file_kind::recognise(&bytes).unwrap_or("is not UTF-8 text");
+    String::from_utf8(bytes).map_err(|_| unusable(&kind))
+}
+
+/// Whether stdin may have a body. Reading it unasked would take the lines of a shell's loop around the
+/// command, or wait for ever where a pipe is only inherited.
+fn stdin_may_have_bytes() -> bool {
+    let stdin = stdin();
+    let Ok(stat) = fstat(&stdin) else { return false };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {
+            let length = u64::try_from(stat.st_size).unwrap_or(0);
+            tell(&stdin).map_or(true, |position| position < length)
+        }
+        FileType::Fifo | FileType::Socket => {
+            let mut polled = [PollFd::new(&stdin, PollFlags::IN | PollFlags::RDHUP)];
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let is_known = poll(&mut polled, Some(&now)).is_ok();
+            let has_ended = is_known && polled[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP);
+            !(has_ended && ioctl_fionread(&stdin).is_ok_and(|left| left == 0))
+        }
+        _ => false,
+    }
 }
 
 async fn add(session: &Session, job: &NewJob) -> Result<Exit, Failure> {
     session.confirm_change(&format!("add a job to {}", job.topic))?;
     let response = session.call(&Request::add(job)).await?;
     let is_new = response.status == 201;
-    session.print(response.text()?, |job: Job| {
+    session.print(&response, |job: Job| {
         // A new job is seen as of its add, so that the delay reads as it was given.
         let wording = if is_new { Wording::new(job.created_at) } else { session.wording() };
         let repeat = if is_new { "" } else { "  (was there already)" };

@@ -169,9 +169,15 @@ pub(super) enum TokenCommand {
 /// Arguments of `linger health`.
 #[derive(Debug, Args)]
 pub(super) struct HealthArgs {
-    /// Server to ask instead of the configured address, such as https://queue.internal
+    /// Server to ask, such as https://queue.internal (LINGER_URL) [default: the profile's, else as --local]
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
+    /// Profile whose server to ask (LINGER_PROFILE) [default: that of `linger profile use`]
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Ask the server of this machine, at the configured address; implied by --config and --listen
+    #[arg(long, conflicts_with_all = ["url", "profile"])]
+    pub local: bool,
     /// How long to wait for the answer
     #[arg(long, value_name = "DURATION", default_value = "3s", value_parser = parse_duration)]
     pub timeout: Duration,

@@ -19,12 +19,19 @@ pub(super) fn change(connection: &Connection, yes: bool, change: &str) -> Result
     if ["y", "yes"].contains(&answer.to_lowercase().as_str()) { Ok(()) } else { Err(declined()) }
 }
 
-/// Asks for the name of a topic, many of whose jobs are about to be deleted, unless `--yes` was given.
-pub(super) fn deletion(connection: &Connection, yes: bool, change: &str, topic: &str) -> Result<(), Failure> {
+/// Asks for the name of a topic, many of whose jobs are about to be deleted, unless `--yes` was given. `change` counts them; it
+/// is called only if there is a terminal to ask.
+pub(super) async fn deletion(
+    connection: &Connection,
+    yes: bool,
+    topic: &str,
+    change: impl AsyncFnOnce() -> Result<String, Failure>,
+) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
-    let question = format!("{change} at {}. Type the topic's name to go on: ", connection.url);
+    expect_terminal()?;
+    let question = format!("{} at {}. Type the topic's name to go on: ", change().await?, connection.url);
     if prompt(&question)? == topic { Ok(()) } else { Err(declined()) }
 }
 
@@ -32,13 +39,17 @@ fn declined() -> Failure {
     Failure::new(Exit::Failed, "not confirmed; nothing was changed")
 }
 
-/// Asks on the terminal. Without one, there is nobody to ask.
-fn prompt(question: &str) -> Result<String, Failure> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(Failure::usage(
-            "this needs --yes where there is no terminal to ask; nothing was changed",
-        ));
+/// Without a terminal, there is nobody to ask.
+fn expect_terminal() -> Result<(), Failure> {
+    if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+        return Ok(());
     }
+    Err(Failure::usage("this needs --yes where there is no terminal to ask; nothing was changed"))
+}
+
+/// Asks on the terminal.
+fn prompt(question: &str) -> Result<String, Failure> {
+    expect_terminal()?;
     print_to_stderr(&printable::escape_line(question));
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer);

@@ -74,7 +74,8 @@ enum TokenSource {
 /// What flags, variables and the profile say together.
 #[derive(Debug, PartialEq, Eq)]
 struct Choice {
-    url: ServerUrl,
+    /// The server, and what names it; none if nothing does.
+    url: Option<(ServerUrl, String)>,
     token: TokenSource,
     trust: Trust,
     confirm: bool,
@@ -90,8 +91,10 @@ impl ConnectionArgs {
 impl ServerArgs {
     /// As [`ConnectionArgs::resolve`], for a command that has another use for `--timeout`.
     pub fn resolve(&self, timeout: Duration) -> Result<Connection, Failure> {
-        let profiles = || Profiles::read(&Profiles::path()?);
-        let Choice { url, token, trust, confirm } = self.choose(|name| env::var_os(name), profiles)?;
+        let Choice { url, token, trust, confirm } =
+            self.choose(|name| env::var_os(name), Profiles::present)?;
+        let url = url.map(|(url, _)| url);
+        let url = url.unwrap_or_else(|| DEFAULT_URL.parse().expect("the default is a URL"));
         Ok(Connection { url, timeout, confirm, token, trust })
     }
 
@@ -121,17 +124,27 @@ impl ServerArgs {
         };
         let (url, profile_token) = match (url, &profile) {
             // The profile's token is for the profile's server alone.
-            (Some((source, url)), _) => (parsed(source, url)?, TokenSource::None),
+            (Some((source, url)), _) => (Some((parsed(source, url)?, source.to_owned())), TokenSource::None),
             (None, Some((name, profile))) => {
-                (parsed(&format!("profile {name}"), &profile.url)?, TokenSource::of_profile(profile))
+                let source = format!("profile {name}");
+                (Some((parsed(&source, &profile.url)?, source)), TokenSource::of_profile(profile))
             }
-            (None, None) => (parsed("default", DEFAULT_URL)?, TokenSource::None),
+            (None, None) => (None, TokenSource::None),
         };
         let profile = profile.map(|(_, profile)| profile).unwrap_or_default();
         let trust = profile.ca.map_or(Trust::SystemRoots, Trust::RootsFile);
         let token = given_token.unwrap_or(profile_token);
         Ok(Choice { url, token, trust, confirm: profile.confirm })
     }
+}
+
+/// The server that a flag, a variable or the profile names, and which of them does; none if none does.
+pub(super) fn named_server(
+    url: Option<String>,
+    profile: Option<String>,
+) -> Result<Option<(ServerUrl, String)>, Failure> {
+    let arguments = ServerArgs { url, profile, token_file: None };
+    Ok(arguments.choose(|name| env::var_os(name), Profiles::present)?.url)
 }
 
 /// The value of a variable; an empty one counts as missing.

@@ -13,8 +13,14 @@ use super::{
     help,
     jobs::{change_job, for_each},
     session::{ChangeArgs, ReadArgs, Session},
+    terminal,
+    text::{counted, shortened},
+    topics::counts,
 };
-use crate::job::{OperationId, parse_duration};
+use crate::{
+    job::{OperationId, parse_duration},
+    printable::escape_line,
+};
 
 /// Most dead letters of a page, and of a bulk operation.
 const PAGE: usize = 100;
@@ -30,13 +36,13 @@ const SELECTION_USAGE: &str = "linger dead VERB [OPTIONS] <TOPIC> <ID>...|--all|
 #[derive(Debug, Subcommand)]
 pub(super) enum DeadCommand {
     /// List the dead letters of a topic, the oldest first
-    #[command(after_help = help::CALLS)]
+    #[command(alias = "list", after_help = help::CALLS)]
     Ls(ListArgs),
     /// Requeue dead letters: they are due again, and their attempts start anew
     #[command(after_help = help::CALLS, override_usage = SELECTION_USAGE.replace("VERB", "requeue"))]
     Requeue(RequeueArgs),
     /// Delete dead letters
-    #[command(after_help = help::CALLS, override_usage = SELECTION_USAGE.replace("VERB", "delete"))]
+    #[command(aliases = ["rm", "remove"], after_help = help::CALLS, override_usage = SELECTION_USAGE.replace("VERB", "delete"))]
     Delete(DeleteArgs),
 }
 
@@ -101,12 +107,14 @@ pub(super) struct DeleteArgs {
 /// Runs the command.
 pub(super) fn run(command: &DeadCommand) -> ExitCode {
     match command {
-        DeadCommand::Ls(arguments) => arguments.read.run(async |session| list(session, arguments).await),
+        DeadCommand::Ls(arguments) => {
+            arguments.read.run("dead ls", async |session| list(session, arguments).await)
+        }
         DeadCommand::Requeue(arguments) => {
-            arguments.change.run(async |session| requeue(session, arguments).await)
+            arguments.change.run("dead requeue", async |session| requeue(session, arguments).await)
         }
         DeadCommand::Delete(arguments) => {
-            arguments.change.run(async |session| delete(session, &arguments.selection).await)
+            arguments.change.run("dead delete", async |session| delete(session, &arguments.selection).await)
         }
     }
 }
@@ -122,15 +130,23 @@ async fn list(session: &Session, arguments: &ListArgs) -> Result<Exit, Failure> 
     loop {
         let limit = usize::try_from(left).map_or(PAGE, |left| left.min(PAGE));
         let response = session.call(&Request::dead(&arguments.topic, limit, cursor.as_deref())).await?;
-        let page: Page = session.read(response.text()?)?;
+        let page: Page = session.read(&response)?;
         for job in &page.jobs {
-            session.print(job.get(), |job: Job| session.wording().dead(&job))?;
+            session.print_part(job, |job: Job| to_terminal(session.wording().dead(&job)))?;
         }
         left = left.saturating_sub(page.jobs.len() as u64);
         cursor = page.next_cursor;
         if cursor.is_none() || left == 0 || session.output.is_closed() {
             return Ok(Exit::Done);
         }
+    }
+}
+
+/// A row as it is, or cut to the width of the terminal that it goes to.
+fn to_terminal(row: String) -> String {
+    match terminal::size() {
+        Some((columns, _)) => shortened(&row, columns.into()),
+        None => row,
     }
 }
 
@@ -153,7 +169,12 @@ async fn delete(session: &Session, selection: &Selection) -> Result<Exit, Failur
     let topic = &selection.topic;
     if selection.ids.is_empty() {
         let which = if selection.all { "all" } else { "the oldest" };
-        session.confirm_deletion(&format!("delete {which} dead letters of {topic}"), topic)?;
+        let limit = selection.limit.unwrap_or(u64::MAX);
+        let change = async || {
+            let count = counted(counts(session, topic).await?.dead.min(limit), "job");
+            Ok(format!("delete {which} dead letters of {topic} ({count})"))
+        };
+        session.confirm_deletion(topic, change).await?;
         return bulk(session, "delete", selection, None).await;
     }
     session.confirm_change(&format!("delete dead letters of {topic}"))?;
@@ -166,8 +187,8 @@ async fn delete(session: &Session, selection: &Selection) -> Result<Exit, Failur
                 format!("is no dead letter, but {state}; nothing was changed"),
             ));
         }
-        session.call(&Request::delete(id)).await?;
-        session.print_done(id, "deleted")
+        let response = session.call(&Request::delete(id)).await?;
+        session.print_done(response, id, "deleted")
     })
     .await
 }
@@ -175,7 +196,7 @@ async fn delete(session: &Session, selection: &Selection) -> Result<Exit, Failur
 /// The job, which is of this topic; any other is as good as none.
 async fn expect_in_topic(session: &Session, id: &str, topic: &str) -> Result<Job, Failure> {
     let response = session.call(&Request::job(id)).await?;
-    let job: Job = session.read(response.text()?)?;
+    let job: Job = session.read(&response)?;
     if job.topic == topic {
         return Ok(job);
     }
@@ -210,7 +231,7 @@ async fn bulk(
     }
     let mut response = session.call(&Request::start_bulk(&operation)).await?;
     loop {
-        let now: Operation = session.read(response.text()?)?;
+        let now: Operation = session.read(&response)?;
         if now.state != "running" {
             let Operation { state, changed, skipped, error } = now;
             let verb = if action == "delete" { "deleted" } else { "requeued" };
@@ -219,7 +240,7 @@ async fn bulk(
             if state == "done" {
                 return Ok(Exit::Done);
             }
-            let reason = error.map_or(String::new(), |error| format!(": {error}"));
+            let reason = error.map_or(String::new(), |error| format!(": {}", escape_line(&error)));
             return Err(Failure::new(Exit::Failed, format!("the bulk operation {id} is {state}{reason}")));
         }
         session.clock.sleep(PAUSE).await;

@@ -5,7 +5,7 @@ use std::{borrow::Cow, process::ExitCode};
 use bytes::Bytes;
 use linger_client::{Error, OptionsError, Refusal};
 
-use crate::signals::StopSignal;
+use crate::{printable, signals::StopSignal};
 
 /// Exit code for wrong usage or an invalid configuration; clap uses the same.
 pub(super) const USAGE_ERROR: u8 = 2;
@@ -76,12 +76,13 @@ impl From<Exit> for ExitCode {
 impl From<&Refusal> for Exit {
     fn from(refusal: &Refusal) -> Self {
         match (refusal.status, refusal.code.as_str()) {
-            // A 404 of anything else than Linger says nothing about jobs.
+            (500.., _) => Self::NoAnswer,
+            // The answer of anything else than Linger says nothing about jobs or tokens.
+            (_, "") => Self::Failed,
             (404, "job_not_found" | "topic_not_found") => Self::Absent,
             (409, _) => Self::Conflict,
             (401 | 403, _) => Self::NotAllowed,
             (400 | 413 | 415 | 422, _) => Self::Usage,
-            (500.., _) => Self::NoAnswer,
             _ => Self::Failed,
         }
     }
@@ -92,7 +93,9 @@ impl From<&Error> for Exit {
         match error {
             Error::Refused { refusal, .. } => Self::from(&**refusal),
             Error::WrongScheme { .. } => Self::Usage,
-            Error::NotConnected { is_permanent: true, .. } => Self::Failed,
+            Error::NotConnected { is_permanent: true, .. }
+            | Error::Untrusted { .. }
+            | Error::Foreign { .. } => Self::Failed,
             Error::NotConnected { .. }
             | Error::Cut { .. }
             | Error::TimedOut { .. }
@@ -107,6 +110,8 @@ pub(super) struct Failure {
     pub exit: Exit,
     /// The failure in a sentence.
     pub message: String,
+    /// The status of the answer, if there was one.
+    status: Option<u16>,
     /// The problem document of the server.
     document: Option<Bytes>,
     /// Whether it may be refused because an earlier attempt has done it.
@@ -115,7 +120,7 @@ pub(super) struct Failure {
 
 impl Failure {
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), document: None, is_after_attempt: false }
+        Self { exit, message: message.into(), status: None, document: None, is_after_attempt: false }
     }
 
     /// Wrong usage, or a profile that cannot be used.
@@ -125,13 +130,22 @@ impl Failure {
 
     /// The refusal of an item of a batch, with its problem document.
     pub fn of_item(status: u16, document: &str) -> Self {
-        let refusal = Refusal::new(status, None, document.to_owned().into());
+        Self::of_refusal(&Refusal::new(status, None, document.to_owned().into()))
+    }
+
+    fn of_refusal(refusal: &Refusal) -> Self {
         Self {
-            exit: Exit::from(&refusal),
-            message: format!("the server answers {refusal}"),
-            document: Some(refusal.document),
-            is_after_attempt: false,
+            exit: Exit::from(refusal),
+            message: printable::escape_line(&refusal.sentence()).into_owned(),
+            status: Some(refusal.status),
+            document: refusal.is_own().then(|| refusal.document.clone()),
+            is_after_attempt: refusal.is_after_attempt,
         }
+    }
+
+    /// Whether the server, or a proxy before it, refuses what was sent: its size, or a value in it.
+    pub fn is_about_content(&self) -> bool {
+        self.status == Some(413) || self.exit == Exit::Usage && self.has_answer()
     }
 
     /// The same about one of several things, such as a job's id.
@@ -162,10 +176,14 @@ impl Failure {
 }
 
 impl From<Error> for Failure {
+    /// Without the name of the call: the name of the command says more.
     fn from(error: Error) -> Self {
-        let document = error.refusal().map(|refusal| refusal.document.clone());
-        let is_after_attempt = error.refusal().is_some_and(|refusal| refusal.is_after_attempt);
-        Self { exit: Exit::from(&error), message: error.to_string(), document, is_after_attempt }
+        if let Some(refusal) = error.refusal() {
+            return Self::of_refusal(refusal);
+        }
+        let (message, call) = (error.to_string(), format!("{}: ", error.call()));
+        let message = message.strip_prefix(&call).unwrap_or(&message);
+        Self::new(Exit::from(&error), printable::escape_line(message))
     }
 }
 
@@ -196,6 +214,11 @@ mod tests {
             (404, "topic_not_found", Exit::Absent),
             (404, "not_found", Exit::Failed),
             (404, "", Exit::Failed),
+            (302, "", Exit::Failed),
+            (401, "", Exit::Failed),
+            (409, "", Exit::Failed),
+            (413, "", Exit::Failed),
+            (502, "", Exit::NoAnswer),
             (409, "intake_paused", Exit::Conflict),
             (401, "unauthorized", Exit::NotAllowed),
             (403, "forbidden", Exit::NotAllowed),
@@ -216,13 +239,27 @@ mod tests {
 
     #[test]
     fn a_problem_is_one_line_with_a_code() {
-        let item = Failure::of_item(409, "{\n\"code\":\"job_exists\"}\n");
-        assert_eq!(item.problem(), r#"{ "code":"job_exists"}"#);
+        let item = Failure::of_item(409, "{\n\"code\":\"job_exists\",\"detail\":\"x\"}\n");
+        assert_eq!(item.problem(), r#"{ "code":"job_exists","detail":"x"}"#);
         let other = Failure::usage("a \"b\"");
         assert_eq!(other.problem(), r#"{"code":"usage","detail":"a \"b\""}"#);
         assert_eq!(
             Failure::of_item(502, "<html>").problem(),
-            r#"{"code":"no_answer","detail":"the server answers 502: <html>"}"#
+            r#"{"code":"no_answer","detail":"the answer is not Linger's: 502: <html>"}"#
         );
+        let foreign = Failure::of_item(403, r#"{"error":"log in"}"#).problem();
+        assert!(
+            foreign.starts_with(r#"{"code":"failed","detail":"the answer is not Linger's: 403: "#),
+            "{foreign}"
+        );
+    }
+
+    #[test]
+    fn a_failure_has_no_line_breaks_of_the_server_and_no_name_of_a_call() {
+        let refusal = Refusal::new(409, None, r#"{"code":"job_exists","detail":"a\nlinger: done"}"#.into());
+        let failure = Failure::from(Error::Refused { call: "patch", refusal: Box::new(refusal) });
+        assert_eq!(failure.message, "the server answers 409: job_exists, a\\nlinger: done");
+        let cut = Failure::from(Error::Cut { call: "patch", reason: "reset".to_owned() });
+        assert_eq!(cut.message, "reset");
     }
 }

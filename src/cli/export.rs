@@ -8,24 +8,26 @@ use std::{
 
 use super::{
     maintenance::fail,
-    output::{print, print_error, print_to_stderr, usage_error},
+    output::{print, print_to_stderr, usage_error},
+    progress::Progress,
 };
 use crate::{config::Config, server};
 
 /// Exports the configured store; `-` for stdout.
 pub(super) fn export(config: &Config, file: &Path) -> ExitCode {
-    let mut named = |broken: &str| print_error(&broken);
     let to_stdout = file == Path::new("-");
     if to_stdout && stdout().is_terminal() {
         return usage_error(
             &"an export contains secrets and cannot go to a terminal; redirect stdout to a file, as in: linger export - >FILE",
         );
     }
+    let progress = Progress::counting("export", "job");
     let exported = if to_stdout {
-        server::export_to(config, &mut BufWriter::new(stdout()), &mut named)
+        server::export_to(config, &mut BufWriter::new(stdout()), &mut &progress)
     } else {
-        server::export(config, file, &mut named)
+        server::export(config, file, &mut &progress)
     };
+    drop(progress);
     match exported {
         Ok(report) => {
             let printed = if to_stdout {

@@ -8,33 +8,51 @@ use std::{
 
 use linger_client::{Client, Error, Options, ServerUrl, Trust};
 
-use super::output::{print, print_error};
+use super::{
+    args::HealthArgs,
+    connection::named_server,
+    load::with_config,
+    output::{print, print_error},
+    settings::Settings,
+};
+use crate::{
+    config::{Config, Purpose},
+    printable::escape_line,
+};
 
-/// Checks the server that listens on the configured address, over TLS if it has a certificate.
-pub(super) fn check_listen_address(listen: SocketAddr, secure: bool, timeout: Duration) -> ExitCode {
-    if listen.port() == 0 {
-        print_error(&"server.listen has port 0, so the real port is unknown; use --url");
-        return ExitCode::FAILURE;
-    }
-    report(&ServerUrl::new(connectable(listen).to_string(), secure), timeout)
-}
-
-/// Checks the server at `url`.
-pub(super) fn check_url(url: &str, timeout: Duration) -> ExitCode {
-    match url.parse() {
-        Ok(url) => report(&url, timeout),
-        Err(invalid) => {
-            print_error(&format_args!("--url: {invalid}"));
-            ExitCode::FAILURE
+/// Checks the server that `--url`, `LINGER_URL` or a profile names, else the one that listens on the configured address, over
+/// TLS if it has a certificate.
+pub(super) fn run(arguments: &HealthArgs, settings: &Settings) -> ExitCode {
+    let HealthArgs { url, profile, timeout, .. } = arguments;
+    let is_named = url.is_some() || profile.is_some();
+    if is_named || !arguments.local && settings.given_flags().is_empty() {
+        match named_server(url.clone(), profile.clone()) {
+            Ok(Some((url, source))) => return report(&url, &source, *timeout),
+            Ok(None) => {}
+            Err(failure) => {
+                print_error(&format_args!("health: {}", failure.message));
+                return ExitCode::FAILURE;
+            }
         }
     }
+    with_config(settings, Purpose::Use, 1, |loaded| {
+        let Config { server, tls, .. } = &loaded.config;
+        if server.listen.port() == 0 {
+            print_error(&"server.listen has port 0, so the real port is unknown; use --url");
+            return ExitCode::FAILURE;
+        }
+        let url = ServerUrl::new(connectable(server.listen).to_string(), tls.is_some());
+        report(&url, "server.listen", *timeout)
+    })
 }
 
-fn report(url: &ServerUrl, timeout: Duration) -> ExitCode {
+/// `source` is what named the server.
+fn report(url: &ServerUrl, source: &str, timeout: Duration) -> ExitCode {
     match check(url, timeout) {
         Ok(()) => print("ready\n"),
         Err(reason) => {
-            print_error(&format_args!("{} is not ready: {reason}", url.authority()));
+            let reason = escape_line(&reason);
+            print_error(&format_args!("{} ({source}) is not ready: {reason}", url.authority()));
             ExitCode::FAILURE
         }
     }
@@ -55,7 +73,10 @@ fn check(url: &ServerUrl, timeout: Duration) -> Result<(), String> {
     let client = Client::new(url, options).map_err(|error| error.to_string())?;
     let authority = url.authority();
     runtime.block_on(client.ready()).map_err(|error| match error {
-        Error::Refused { refusal, .. } => format!("it answers {}", refusal.status),
+        Error::Refused { refusal, .. } if refusal.is_own() || refusal.status >= 500 => {
+            format!("it answers {refusal}")
+        }
+        Error::Refused { refusal, .. } => refusal.sentence(),
         Error::WrongScheme { server_speaks_tls: true, .. } => {
             format!("it speaks TLS; use --url https://{authority}")
         }
@@ -63,7 +84,10 @@ fn check(url: &ServerUrl, timeout: Duration) -> Result<(), String> {
             format!("it does not speak TLS; use --url http://{authority}")
         }
         Error::TimedOut { limit, .. } => format!("no answer within {limit:?}"),
-        Error::NotConnected { reason, .. } | Error::Cut { reason, .. } => reason,
+        Error::NotConnected { reason, .. } | Error::Untrusted { reason, .. } | Error::Cut { reason, .. } => {
+            reason
+        }
+        Error::Foreign { reason, .. } => format!("the answer is not Linger's: {reason}"),
         Error::Unreadable { reason, .. } => format!("the answer cannot be read: {reason}"),
     })
 }

@@ -54,11 +54,12 @@ macro_rules! calls {
         "\
 The server is that of --url, else of LINGER_URL, else of the profile, else http://127.0.0.1:9277. A URL by flag or \
 variable drops the token of the profile. The token is that of --token-file, else of LINGER_TOKEN_FILE, else \
-LINGER_TOKEN, else of the profile.
+LINGER_TOKEN, else of the profile. The certificate of an https server must be issued by a root certificate of this system, of \
+SSL_CERT_FILE, or of the profile's --ca, or be one of them.
 
 Exit codes:
   0    done, also if the server recognised a repeat
-  1    failed, or some of several jobs failed
+  1    failed, or some of several jobs failed, or the answer is not Linger's
   2    wrong usage, profile or value
   3    there is none: no job is due, no such job, no such topic
   4    a conflict; nothing was changed
@@ -76,8 +77,8 @@ Without --id the command makes an id, so that the server recognises the repeats 
 where the command itself may be run again.
 
 With --lines the arguments are [TOPIC] [@FILE|-]. A definition without an id gets one made of its content and of how \
-often it came before, so that a second run adds nothing as long as the jobs are there. Lines that fail are reported, and \
-the others added. Lines are sent in batches, and at once when no other line is there yet, as behind `tail -f`.
+often it came before, so that a second run adds nothing as long as the jobs are there. Lines that fail are reported with \
+their numbers, and the others added. Lines are sent in batches, and at once when no other line is there yet, as behind `tail -f`.
 
 A job without a trace context of its own gets that in TRACEPARENT and TRACESTATE.
 
@@ -164,7 +165,9 @@ command. The file contains no token: a profile names the file that has it, or th
 Examples:
   linger profile set prod --url https://queue.internal --confirm true
   linger profile set prod --token-command 'pass show linger/prod'
-  linger profile use prod";
+  linger profile use prod
+  linger profile set prod --ca /etc/ssl/queue.pem
+  linger profile remove prod";
 
 pub(super) const COMPLETIONS: &str = "\
 Examples:
@@ -172,11 +175,13 @@ Examples:
   linger completions zsh >~/.zfunc/_linger";
 
 pub(super) const HEALTH: &str = "\
-Calls the configured address (server.listen), over loopback if that is 0.0.0.0 or [::], with TLS if tls.certificate is \
-set. It accepts any certificate, because it sends no secret. Every failure is exit code 1, since Docker reserves 2.
+Asks the server of --url, else of LINGER_URL, else of the profile, else the one of this machine. With --local it always asks \
+that one: at the configured address (server.listen), over loopback if that is 0.0.0.0 or [::], with TLS if tls.certificate is \
+set. The command accepts any certificate, because it sends no secret. Every failure is exit code 1, since Docker reserves 2.
 
-Example:
-  HEALTHCHECK CMD [\"linger\", \"health\"]";
+Examples:
+  linger health --url https://queue.internal
+  HEALTHCHECK CMD [\"linger\", \"health\", \"--local\"]";
 
 pub(super) const VERIFY: &str = "\
 The embedded engine's directory must not be in use: stop the server, or verify a backup of it. Redis may be in use. \

@@ -2,15 +2,15 @@
 
 use std::{path::Path, process::ExitCode};
 
-use super::{
-    maintenance::fail,
-    output::{print, print_error},
-};
+use super::{maintenance::fail, output::print, progress::Progress};
 use crate::{config::Config, server};
 
 /// Imports `file` into the configured store. With `partial`, also one without its end.
 pub(super) fn import(config: &Config, file: &Path, partial: bool) -> ExitCode {
-    match server::import(config, file, partial, &mut |refused: &str| print_error(&refused)) {
+    let progress = Progress::counting("import", "job");
+    let imported = server::import(config, file, partial, &mut &progress);
+    drop(progress);
+    match imported {
         Ok(report) => {
             let printed = print(&report.text);
             if report.is_complete { printed } else { ExitCode::FAILURE }

@@ -118,10 +118,10 @@ pub(super) struct CancelArgs {
 
 /// Runs `linger finish`.
 pub(super) fn finish(FinishArgs { id, receipt, change }: &FinishArgs) -> ExitCode {
-    change.run(async |session| {
+    change.run("finish", async |session| {
         session.confirm_change(&format!("finish {id}"))?;
-        session.call(&Request::finish(id, receipt.as_deref())).await?;
-        session.print_done(id, "finished").map(|()| Exit::Done)
+        let response = session.call(&Request::finish(id, receipt.as_deref())).await?;
+        session.print_done(response, id, "finished").map(|()| Exit::Done)
     })
 }
 
@@ -129,7 +129,7 @@ pub(super) fn finish(FinishArgs { id, receipt, change }: &FinishArgs) -> ExitCod
 pub(super) fn release(arguments: &ReleaseArgs) -> ExitCode {
     let ReleaseArgs { id, receipt, delay, at, reason, change } = arguments;
     let due = delay.map(Due::Delay).or(at.map(Due::At));
-    change.run(async |session| {
+    change.run("release", async |session| {
         session.confirm_change(&format!("release {id}"))?;
         let release = ReleaseRequest { due, reason: reason.clone() };
         let is_done = |job: &Job| {
@@ -142,7 +142,7 @@ pub(super) fn release(arguments: &ReleaseArgs) -> ExitCode {
 
 /// Runs `linger touch`.
 pub(super) fn touch(TouchArgs { id, receipt, ttr, change }: &TouchArgs) -> ExitCode {
-    change.run(async |session| {
+    change.run("touch", async |session| {
         session.confirm_change(&format!("touch {id}"))?;
         change_job(session, id, &Request::touch(id, receipt, *ttr), |_| false).await
     })
@@ -150,7 +150,7 @@ pub(super) fn touch(TouchArgs { id, receipt, ttr, change }: &TouchArgs) -> ExitC
 
 /// Runs `linger bury`.
 pub(super) fn bury(BuryArgs { id, receipt, reason, change }: &BuryArgs) -> ExitCode {
-    change.run(async |session| {
+    change.run("bury", async |session| {
         session.confirm_change(&format!("bury {id}"))?;
         let request = Request::bury(id, receipt, reason.as_deref());
         change_job(session, id, &request, |job| job.state == "dead").await
@@ -159,17 +159,16 @@ pub(super) fn bury(BuryArgs { id, receipt, reason, change }: &BuryArgs) -> ExitC
 
 /// Runs `linger get`.
 pub(super) fn get(GetArgs { id, body, read }: &GetArgs) -> ExitCode {
-    read.run(async |session| {
+    read.run("get", async |session| {
         let response = session.call(&Request::job(id)).await?;
-        let json = response.text()?;
         if *body {
-            let job: Job = session.read(json)?;
+            let job: Job = session.read(&response)?;
             session.output.write(job.body.get().as_bytes())?;
             if std::io::stdout().is_terminal() {
                 session.output.write(b"\n")?;
             }
         } else {
-            session.print(json, |job: Job| session.wording().details(&job))?;
+            session.print(&response, |job: Job| session.wording().details(&job))?;
         }
         Ok(Exit::Done)
     })
@@ -179,7 +178,7 @@ pub(super) fn get(GetArgs { id, body, read }: &GetArgs) -> ExitCode {
 pub(super) fn reschedule(RescheduleArgs { id, delay, at, now, change }: &RescheduleArgs) -> ExitCode {
     let delay = if *now { Some(Duration::ZERO) } else { *delay };
     let patch = JobPatch { due: delay.map(Due::Delay).or(at.map(Due::At)), ..JobPatch::default() };
-    change.run(async |session| {
+    change.run("reschedule", async |session| {
         session.confirm_change(&format!("reschedule {id}"))?;
         change_job(session, id, &Request::patch(id, &patch), |_| false).await
     })
@@ -187,11 +186,11 @@ pub(super) fn reschedule(RescheduleArgs { id, delay, at, now, change }: &Resched
 
 /// Runs `linger cancel`.
 pub(super) fn cancel(CancelArgs { ids, change }: &CancelArgs) -> ExitCode {
-    change.run(async |session| {
+    change.run("cancel", async |session| {
         session.confirm_change(&format!("cancel {}", ids.join(", ")))?;
         for_each(session, ids, async |id| {
-            session.call(&Request::delete(id)).await?;
-            session.print_done(id, "cancelled")
+            let response = session.call(&Request::delete(id)).await?;
+            session.print_done(response, id, "cancelled")
         })
         .await
     })
@@ -206,13 +205,13 @@ pub(super) async fn change_job(
     is_done: impl FnOnce(&Job) -> bool,
 ) -> Result<Exit, Failure> {
     match session.call(request).await {
-        Ok(response) => session.print_job(response.text()?)?,
+        Ok(response) => session.print_job(&response)?,
         Err(failure) if failure.exit == Exit::Conflict && failure.is_after_attempt => {
             let response = session.call(&Request::job(id)).await?;
-            if !is_done(&session.read(response.text()?)?) {
+            if !is_done(&session.read(&response)?) {
                 return Err(failure);
             }
-            session.print_job(response.text()?)?;
+            session.print_job(&response)?;
         }
         Err(failure) => return Err(failure),
     }

@@ -13,15 +13,21 @@ const MAX_LINE: usize = 64 * 1_024 * 1_024;
 /// Where lines come from.
 pub(super) struct LineSource {
     reader: BufReader<File>,
+    /// The name of the file, for errors.
+    pub name: String,
     /// The beginning of a line whose end was not read yet.
     begun: Vec<u8>,
+    /// Whether this line is too long, so that its bytes are dropped up to its end.
+    is_too_long: bool,
 }
 
-/// What [`LineSource::next_ready`] found.
+/// What a [`LineSource`] found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ready {
     /// A line, with its end if it has one.
     Line(Vec<u8>),
+    /// A line of more than 64 MiB.
+    TooLong,
     /// Whoever writes the lines has to be waited for.
     Later,
     /// There are no more.
@@ -29,16 +35,13 @@ pub(super) enum Ready {
 }
 
 impl LineSource {
-    pub fn new(file: File) -> Self {
-        Self { reader: BufReader::new(file), begun: Vec::new() }
+    pub fn new(file: File, name: String) -> Self {
+        Self { reader: BufReader::new(file), name, begun: Vec::new(), is_too_long: false }
     }
 
-    /// The next line, or a part of one that is too long; none at the end.
-    pub fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        match self.read(true)? {
-            Ready::Line(line) => Ok(Some(line)),
-            Ready::Later | Ready::End => Ok(None),
-        }
+    /// The next line, or the end, which may have to be waited for.
+    pub fn next(&mut self) -> io::Result<Ready> {
+        self.read(true)
     }
 
     /// The next line if it is there already.
@@ -57,19 +60,29 @@ impl LineSource {
                 Err(error) => return Err(error),
             };
             if bytes.is_empty() {
-                let last = std::mem::take(&mut self.begun);
-                return Ok(if last.is_empty() { Ready::End } else { Ready::Line(last) });
+                let has_none = self.begun.is_empty() && !self.is_too_long;
+                return Ok(if has_none { Ready::End } else { self.end_line() });
             }
-            let bytes = &bytes[..bytes.len().min(MAX_LINE - self.begun.len())];
             let end = bytes.iter().position(|byte| *byte == b'\n');
             let bytes = &bytes[..end.map_or(bytes.len(), |end| end + 1)];
-            self.begun.extend_from_slice(bytes);
+            if self.begun.len() + bytes.len() > MAX_LINE {
+                (self.is_too_long, self.begun) = (true, Vec::new());
+            }
+            if !self.is_too_long {
+                self.begun.extend_from_slice(bytes);
+            }
             let read = bytes.len();
             self.reader.consume(read);
-            if end.is_some() || self.begun.len() == MAX_LINE {
-                return Ok(Ready::Line(std::mem::take(&mut self.begun)));
+            if end.is_some() {
+                return Ok(self.end_line());
             }
         }
+    }
+
+    /// The line that has ended.
+    fn end_line(&mut self) -> Ready {
+        let line = std::mem::take(&mut self.begun);
+        if std::mem::take(&mut self.is_too_long) { Ready::TooLong } else { Ready::Line(line) }
     }
 }
 
@@ -83,19 +96,22 @@ pub(super) fn is_readable(file: &File) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write, os::fd::OwnedFd};
+    use std::{
+        io::{Seek, SeekFrom, Write},
+        os::fd::OwnedFd,
+    };
 
     use super::*;
 
     #[test]
     fn a_line_is_ready_once_its_end_was_written() {
         let (reading, mut writing) = io::pipe().expect("a pipe");
-        let mut source = LineSource::new(File::from(OwnedFd::from(reading)));
+        let mut source = LineSource::new(File::from(OwnedFd::from(reading)), "stdin".to_owned());
         let line = |text: &str| Ready::Line(text.as_bytes().to_vec());
         assert_eq!(source.next_ready().expect("reads"), Ready::Later);
         writing.write_all(b"one\ntwo\nthr").expect("writes");
         assert_eq!(source.next_ready().expect("reads"), line("one\n"));
-        assert_eq!(source.next().expect("reads").as_deref(), Some(&b"two\n"[..]));
+        assert_eq!(source.next().expect("reads"), line("two\n"));
         assert_eq!(source.next_ready().expect("reads"), Ready::Later);
         writing.write_all(b"ee\nlast").expect("writes");
         assert_eq!(source.next_ready().expect("reads"), line("three\n"));
@@ -103,15 +119,22 @@ mod tests {
         drop(writing);
         assert_eq!(source.next_ready().expect("reads"), line("last"));
         assert_eq!(source.next_ready().expect("reads"), Ready::End);
-        assert_eq!(source.next().expect("reads"), None);
+        assert_eq!(source.next().expect("reads"), Ready::End);
     }
 
     #[test]
-    fn a_line_that_is_too_long_comes_in_parts() {
+    fn a_line_that_is_too_long_is_one_line_and_the_next_is_read() {
         let mut file = tempfile::tempfile().expect("a file");
-        file.write_all(&vec![b'x'; MAX_LINE + 1]).and_then(|()| io::Seek::rewind(&mut file)).expect("writes");
-        let mut source = LineSource::new(file);
-        let mut next = || source.next().expect("reads").map(|line| line.len());
-        assert_eq!([next(), next(), next()], [Some(MAX_LINE), Some(1), None]);
+        let limit = MAX_LINE as u64;
+        for (end, text) in [(limit - 1, "\n"), (2 * limit + 1, "\nshort\n"), (3 * limit + 8, "x")] {
+            file.seek(SeekFrom::Start(end)).and_then(|_| file.write_all(text.as_bytes())).expect("writes");
+        }
+        file.rewind().expect("rewinds");
+        let mut source = LineSource::new(file, "file".to_owned());
+        let mut next = || source.next().expect("reads");
+        assert!(matches!(next(), Ready::Line(line) if line.len() == MAX_LINE));
+        assert_eq!(next(), Ready::TooLong);
+        assert_eq!(next(), Ready::Line(b"short\n".to_vec()));
+        assert_eq!([next(), next()], [Ready::TooLong, Ready::End]);
     }
 }

@@ -1,19 +1,20 @@
-//! `linger add --lines`: a job for each line of definitions, in batches. A definition without an id gets one from its
-//! content, so that a second run adds nothing.
+//! `linger add --lines`: a job for each line of definitions, in batches. What a line means is in `definition`.
 
 use std::{collections::HashMap, fs::File, io::stdin, os::fd::AsFd, time::Duration};
 
 use linger_client::Request;
-use serde::{Deserialize, de::IgnoredAny};
-use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
 
 use super::{
+    definition::definition,
     exit::{Exit, Failure},
     line_source::{LineSource, Ready},
+    progress::Progress,
     session::Session,
     trace::TraceVariables,
 };
+use crate::file_kind;
 
 /// Most definitions of a batch, and most bytes: well below the limits of a server.
 const MAX_BATCH: usize = 100;
@@ -32,16 +33,18 @@ pub(super) fn source<'a>(
         (Some(only), None) if only == "-" || only.starts_with('@') => (None, Some(only)),
         other => other,
     };
-    let file = match from.map(|from| (from, from.strip_prefix('@'))) {
-        None | Some(("-", _)) => stdin().as_fd().try_clone_to_owned().map(File::from).map_err(unreadable)?,
+    let (file, name) = match from.map(|from| (from, from.strip_prefix('@'))) {
+        None | Some(("-", _)) => {
+            (stdin().as_fd().try_clone_to_owned().map(File::from).map_err(unreadable)?, "stdin")
+        }
         Some((_, Some(path))) => {
-            File::open(path).map_err(|error| Failure::usage(format!("{path}: {error}")))?
+            (File::open(path).map_err(|error| Failure::usage(format!("{path}: {error}")))?, path)
         }
         Some((other, None)) => {
             return Err(Failure::usage(format!("{other:?}: --lines reads @FILE, or stdin")));
         }
     };
-    Ok((topic, LineSource::new(file)))
+    Ok((topic, LineSource::new(file, name.to_owned())))
 }
 
 fn unreadable(error: std::io::Error) -> Failure {
@@ -56,87 +59,49 @@ pub(super) async fn add(
     mut source: LineSource,
 ) -> Result<Exit, Failure> {
     session.confirm_change("add jobs")?;
-    let (mut tally, mut batch, mut repetitions) = (Tally::default(), Batch::default(), HashMap::new());
+    let mut tally = Tally::new(session, source.name.clone());
+    let (mut batch, mut repetitions) = (Batch::default(), HashMap::new());
     let (mut number, trace) = (0, TraceVariables::read());
     loop {
         let line = match source.next_ready().map_err(unreadable)? {
-            Ready::Line(line) => Some(line),
             Ready::Later => {
                 send(session, &mut batch, &mut tally).await?;
                 source.next().map_err(unreadable)?
             }
-            Ready::End => None,
+            found => found,
         };
-        // The reader of JSON reports what is not text.
-        let text = |line| String::from_utf8(line).unwrap_or_else(|_| "not UTF-8 text".to_owned());
-        let Some(line) = line.map(text) else { break };
         number += 1;
-        if line.trim_ascii().is_empty() {
-            continue;
+        let definition = match line {
+            Ready::Line(line) => {
+                if number == 1
+                    && let Some(kind) = file_kind::recognise(&line)
+                {
+                    return Err(Failure::usage(format!("{}: {kind}", source.name)));
+                }
+                definition(&line, number, topic, &trace, &mut repetitions)
+            }
+            Ready::TooLong => Err("is longer than any server accepts".to_owned()),
+            Ready::Later | Ready::End => break,
+        };
+        match definition {
+            Ok(Some(definition)) => batch.push(number, definition),
+            Ok(None) => {}
+            Err(reason) => tally.fail(number, &Failure::usage(reason)),
         }
-        match complete(&line, topic, &trace, &mut repetitions) {
-            Ok(definition) => batch.push(number, definition),
-            Err(reason) => tally.fail(session, number, &Failure::usage(reason)),
-        }
+        tally.progress.add(1);
         if batch.is_full() {
             send(session, &mut batch, &mut tally).await?;
         }
     }
     send(session, &mut batch, &mut tally).await?;
     let Tally { added, known, failed, .. } = tally;
+    let exit = tally.exit();
+    drop(tally);
     if session.output.is_text() {
         let summary = format!("{added} added, {known} there already, {failed} failed");
         session.output.print(|| summary, "")?;
     }
-    Ok(tally.exit())
-}
-
-/// Inserts into a definition what it lacks: the topic, an id made of the content and of how often it came before, and the
-/// trace context.
-fn complete(
-    line: &str,
-    topic: Option<&str>,
-    trace: &TraceVariables,
-    repetitions: &mut HashMap<[u8; 16], u32>,
-) -> Result<Box<RawValue>, String> {
-    #[derive(Deserialize)]
-    struct Definition {
-        id: Option<String>,
-        topic: Option<String>,
-        traceparent: Option<IgnoredAny>,
-        tracestate: Option<IgnoredAny>,
-    }
-    let text = line.trim_ascii();
-    let given: Definition =
-        serde_json::from_str(text).map_err(|error| format!("is no definition of a job: {error}"))?;
-    let mut text = text.to_owned();
-    if let (None, Some(topic)) = (&given.topic, topic) {
-        text = insert(&text, "topic", topic)?;
-    }
-    if given.id.is_none() {
-        let hash = Sha256::digest(text.as_bytes());
-        let content: [u8; 16] = hash[..16].try_into().expect("a hash has 32 bytes");
-        let count = repetitions.entry(content).and_modify(|count| *count += 1).or_insert(1);
-        let hex: String = content.iter().map(|byte| format!("{byte:02x}")).collect();
-        text = insert(&text, "id", &format!("{hex}-{count}"))?;
-    }
-    // After the id, which must not depend on the trace.
-    if given.traceparent.is_none() && given.tracestate.is_none() {
-        let TraceVariables { traceparent, tracestate } = trace;
-        for (name, value) in [("tracestate", tracestate), ("traceparent", traceparent)] {
-            if let Some(value) = value {
-                text = insert(&text, name, value)?;
-            }
-        }
-    }
-    RawValue::from_string(text).map_err(|error| format!("is no definition of a job: {error}"))
-}
-
-/// Inserts a member into an object, whose other bytes stay as they are.
-fn insert(object: &str, name: &str, value: &str) -> Result<String, String> {
-    let rest = object.strip_prefix('{').ok_or("is no definition of a job: it must be a JSON object")?;
-    let comma = if rest.trim_ascii_start().starts_with('}') { "" } else { "," };
-    Ok(format!("{{\"{name}\":{}{comma}{rest}", serde_json::Value::from(value)))
+    Ok(exit)
 }
 
 /// Definitions that are sent together, with the numbers of their lines.
@@ -158,8 +123,11 @@ impl Batch {
 }
 
 /// What became of the lines so far.
-#[derive(Default)]
-struct Tally {
+struct Tally<'a> {
+    session: &'a Session,
+    /// The name of the file.
+    file: String,
+    progress: Progress,
     added: usize,
     known: usize,
     failed: usize,
@@ -167,9 +135,17 @@ struct Tally {
     failures: Option<Exit>,
 }
 
-impl Tally {
-    fn fail(&mut self, session: &Session, number: usize, failure: &Failure) {
-        let exit = session.output.fail(&failure.clone().about(&format!("line {number}")));
+impl<'a> Tally<'a> {
+    fn new(session: &'a Session, file: String) -> Self {
+        // In JSON the results may go to the same terminal.
+        let progress =
+            if session.output.is_text() { Progress::counting("add", "line") } else { Progress::none() };
+        Self { session, file, progress, added: 0, known: 0, failed: 0, failures: None }
+    }
+
+    fn fail(&mut self, number: usize, failure: &Failure) {
+        let failure = failure.clone().about(&format!("{}, line {number}", self.file));
+        let exit = self.progress.interrupt(|| self.session.output.fail(&failure));
         self.failed += 1;
         self.failures = Some(Exit::of_all(self.failures.into_iter().chain([exit])));
     }
@@ -180,29 +156,55 @@ impl Tally {
     }
 }
 
-/// Sends a batch; again, for a while, the definitions that the server could not add.
-async fn send(session: &Session, batch: &mut Batch, tally: &mut Tally) -> Result<(), Failure> {
+/// Sends a batch. One that is refused as a whole, such as for its size, is sent in halves, so that only the lines at fault
+/// fail.
+async fn send(session: &Session, batch: &mut Batch, tally: &mut Tally<'_>) -> Result<(), Failure> {
+    let mut parts = vec![std::mem::take(batch).definitions];
+    while let Some(mut part) = parts.pop() {
+        let (Some((first, _)), Some((last, _))) = (part.first(), part.last()) else { continue };
+        let (first, last) = (*first, *last);
+        match send_part(session, &part, tally).await {
+            Ok(()) => {}
+            Err(failure) if failure.is_about_content() && part.len() == 1 => tally.fail(first, &failure),
+            Err(failure) if failure.is_about_content() => {
+                let rest = part.split_off(part.len() / 2);
+                parts.extend([rest, part]);
+            }
+            Err(failure) => {
+                let about =
+                    format!("{}, lines {first} to {last}, which may be added again safely", tally.file);
+                return Err(failure.about(&about));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sends definitions; again, for a while, those that the server could not add.
+async fn send_part(
+    session: &Session,
+    part: &[(usize, Box<RawValue>)],
+    tally: &mut Tally<'_>,
+) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct Results {
         results: Vec<Box<RawValue>>,
     }
-    let mut open = std::mem::take(batch).definitions;
+    let mut open: Vec<_> = part.iter().collect();
     let mut waited = Duration::ZERO;
-    while let (Some((first, _)), Some((last, _))) = (open.first(), open.last()) {
-        let about = format!("lines {first} to {last}, which may be added again safely");
+    while !open.is_empty() {
         let definitions: Vec<_> = open.iter().map(|(_, definition)| definition).collect();
-        let response = session.call(&Request::add_batch(&definitions)).await;
-        let response = response.map_err(|failure| failure.about(&about))?;
-        let Results { results } = session.read(response.text()?)?;
+        let response = session.call(&Request::add_batch(&definitions)).await?;
+        let Results { results } = session.read(&response)?;
         if results.len() != open.len() {
             let reason = format!("{} results for {} lines", results.len(), open.len());
             return Err(Failure::new(Exit::Failed, reason));
         }
         let is_last = waited >= session.timeout();
         let mut again = Vec::new();
-        for ((number, definition), result) in open.into_iter().zip(results) {
-            if !report(session, number, result.get(), is_last, tally)? {
-                again.push((number, definition));
+        for (index, (line, result)) in open.into_iter().zip(results).enumerate() {
+            if !report((line.0, index), &result, is_last, tally)? {
+                again.push(line);
             }
         }
         open = again;
@@ -214,34 +216,56 @@ async fn send(session: &Session, batch: &mut Batch, tally: &mut Tally) -> Result
     Ok(())
 }
 
-/// Reports the result of a line; false if it should be sent again.
+/// Reports the result of a line, which has an index in its batch; false if it should be sent again.
 fn report(
-    session: &Session,
-    number: usize,
-    result: &str,
+    (number, index): (usize, usize),
+    result: &RawValue,
     is_last: bool,
-    tally: &mut Tally,
+    tally: &mut Tally<'_>,
 ) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct Item {
         status: u16,
         problem: Option<Box<RawValue>>,
     }
-    let item: Item = session.read(result)?;
+    let session = tally.session;
+    let item: Item = session.part(result)?;
     match (item.status, item.problem) {
         (500.., _) if !is_last => return Ok(false),
         (201, _) => tally.added += 1,
         (200, _) => tally.known += 1,
         (status, problem) => {
             let document = problem.as_ref().map_or("", |problem| problem.get());
-            tally.fail(session, number, &Failure::of_item(status, document));
+            tally.fail(number, &Failure::of_item(status, &of_line(document, index, number)));
             return Ok(true);
         }
     }
     if !session.output.is_text() {
-        session.output.print(String::new, result)?;
+        session.output.print(String::new, result.get())?;
     }
     Ok(true)
+}
+
+/// A problem document about an item of a batch as one about a line: its number is added, and the item's place in the batch,
+/// which the user does not see, is taken from the pointers.
+fn of_line(document: &str, index: usize, number: usize) -> String {
+    let Ok(mut problem) = serde_json::from_str::<Map<String, Value>>(document) else {
+        return document.to_owned();
+    };
+    let place = format!("/jobs/{index}");
+    let strip = |member: Option<&mut Value>| {
+        if let Some(Value::String(text)) = member
+            && let Some(rest) = text.strip_prefix(&place)
+            && !rest.starts_with(|c: char| c.is_ascii_digit())
+        {
+            *text = if rest.starts_with(' ') { format!("the definition{rest}") } else { rest.to_owned() };
+        }
+    };
+    strip(problem.get_mut("detail"));
+    let errors = problem.get_mut("errors").and_then(Value::as_array_mut);
+    errors.into_iter().flatten().for_each(|error| strip(error.get_mut("pointer")));
+    problem.insert("line".to_owned(), number.into());
+    Value::Object(problem).to_string()
 }
 
 #[cfg(test)]
@@ -249,45 +273,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_definition_gets_what_it_lacks_and_keeps_its_bytes() {
-        let mut repetitions = HashMap::new();
-        let mut completed = |line: &str, topic| {
-            let untraced = TraceVariables::default();
-            complete(line, topic, &untraced, &mut repetitions).map(|definition| definition.get().to_owned())
-        };
-        let whole = r#"{"id":"a","topic":"t","body":{"n":  1.0}}"#;
-        assert_eq!(completed(&format!("  {whole}\r\n"), Some("other")).as_deref(), Ok(whole));
-        let hash = |text: &str| {
-            let hex: String = Sha256::digest(text)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-            hex
-        };
-        let (bare, other) = (r#"{ "topic":"t", "body":1e400}"#, r#"{"topic":"t","body":2}"#);
-        for (line, count) in [(bare, 1), (other, 1), (bare, 2)] {
-            let expected = format!(r#"{{"id":"{}-{count}",{}"#, hash(line), &line[1..]);
-            assert_eq!(completed(line, None).as_deref(), Ok(expected.as_str()));
-        }
-        let expected = format!(r#"{{"id":"{}-1","topic":"t"}}"#, hash(r#"{"topic":"t"}"#));
-        assert_eq!(completed("{}", Some("t")).as_deref(), Ok(expected.as_str()));
-        for wrong in ["", "7", "[]", "{", "{} {}", r#"{"id":7}"#] {
-            assert!(completed(wrong, None).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_definition_without_a_trace_context_gets_that_of_the_command() {
-        let text = |name: &str| Some(name.to_owned());
-        let trace = TraceVariables { traceparent: text("p"), tracestate: text("a=1") };
-        let completed = |line: &str, trace: &TraceVariables| {
-            complete(line, None, trace, &mut HashMap::new()).expect("is a definition").get().to_owned()
-        };
-        let (bare, untraced) = (r#"{"topic":"t"}"#, TraceVariables::default());
-        let id_first = completed(bare, &untraced);
-        let expected = format!(r#"{{"traceparent":"p","tracestate":"a=1",{}"#, &id_first[1..]);
-        assert_eq!(completed(bare, &trace), expected, "the same id");
-        let parent_only = TraceVariables { tracestate: None, ..trace.clone() };
-        assert_eq!(completed(bare, &parent_only), expected.replace(r#""tracestate":"a=1","#, ""));
-        for own in [r#"{"id":"a","traceparent":"q"}"#, r#"{"id":"a","tracestate":"b=2"}"#] {
-            assert_eq!(completed(own, &trace), own);
-        }
+    fn a_problem_of_an_item_is_told_of_its_line() {
+        let problem = r#"{"status":422,"detail":"/jobs/1/id may only hold x","errors":[{"pointer":"/jobs/1/id","detail":"x"}]}"#;
+        let expected = r#"{"status":422,"detail":"/id may only hold x","errors":[{"pointer":"/id","detail":"x"}],"line":7}"#;
+        let read = |text: &str| serde_json::from_str::<Value>(text).expect("is JSON");
+        assert_eq!(read(&of_line(problem, 1, 7)), read(expected));
+        assert_eq!(read(&of_line(r#"{"detail":"/jobs/12 is wrong"}"#, 1, 7))["detail"], "/jobs/12 is wrong");
+        assert_eq!(
+            read(&of_line(r#"{"detail":"/jobs/1 is wrong"}"#, 1, 7))["detail"],
+            "the definition is wrong"
+        );
+        assert_eq!(of_line("<html>", 1, 7), "<html>");
     }
 }

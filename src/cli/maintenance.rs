@@ -9,6 +9,7 @@ use std::{
 use super::{
     exit::USAGE_ERROR,
     output::{print, print_error, usage_error},
+    progress::Progress,
 };
 use crate::{
     config::Config,
@@ -17,12 +18,12 @@ use crate::{
 
 /// Verifies the configured store.
 pub(super) fn verify(config: &Config) -> ExitCode {
-    report(server::verify(config))
+    report(in_time("verify", || server::verify(config)))
 }
 
 /// Verifies a backup.
 pub(super) fn verify_backup(file: &Path) -> ExitCode {
-    report(server::verify_backup(file))
+    report(in_time("verify", || server::verify_backup(file)))
 }
 
 /// Sets the store's clock back to that of this machine.
@@ -35,7 +36,8 @@ pub(super) fn backup(config: &Config, file: &Path) -> ExitCode {
     if file == Path::new("-") {
         return backup_to_stdout(config);
     }
-    server::backup(config, file).map_or_else(|error| fail(&error), |done| print(&done))
+    let done = in_time("backup", || server::backup(config, file));
+    done.map_or_else(|error| fail(&error), |done| print(&done))
 }
 
 /// Writes nothing but the backup to stdout.
@@ -45,7 +47,7 @@ fn backup_to_stdout(config: &Config) -> ExitCode {
             &"a backup cannot go to a terminal; redirect stdout to a file, as in: linger backup - >FILE",
         );
     }
-    match server::backup_to(config, &mut stdout().lock()) {
+    match in_time("backup", || server::backup_to(config, &mut stdout().lock())) {
         Ok(done) => {
             print_error(&done);
             ExitCode::SUCCESS
@@ -57,15 +59,24 @@ fn backup_to_stdout(config: &Config) -> ExitCode {
 /// Restores a backup; `-` for stdin.
 pub(super) fn restore(config: &Config, file: &Path) -> ExitCode {
     if file != Path::new("-") {
-        return server::restore(config, file).map_or_else(|error| fail(&error), |done| print(&done));
+        let restored = in_time("restore", || server::restore(config, file));
+        return restored.map_or_else(|error| fail(&error), |done| print(&done));
     }
     if stdin().is_terminal() {
         return usage_error(
             &"a terminal has no backup to read; redirect stdin, as in: linger restore - <FILE",
         );
     }
-    let restored = server::restore_from(config, &mut stdin().lock());
+    let restored = in_time("restore", || server::restore_from(config, &mut stdin().lock()));
     restored.map_or_else(|error| fail(&error), |done| print(&done))
+}
+
+/// Does something while a terminal shows how long it takes.
+fn in_time<T>(command: &'static str, work: impl FnOnce() -> T) -> T {
+    let progress = Progress::time(command);
+    let done = work();
+    drop(progress);
+    done
 }
 
 /// Prints the report: exit code 0 for a sound store, 1 for one with faults.

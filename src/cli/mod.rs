@@ -9,6 +9,7 @@ mod commands_page;
 mod confirm;
 mod connection;
 mod dead;
+mod definition;
 mod exit;
 mod export;
 mod generate;
@@ -25,6 +26,7 @@ mod pipe;
 mod pop;
 mod profile;
 mod profiles;
+mod progress;
 mod relocate;
 mod session;
 mod settings;
@@ -40,7 +42,7 @@ mod work;
 use std::{ffi::OsString, process::ExitCode};
 
 use crate::{
-    config::{self, Config, Loaded, Purpose},
+    config::{self, Loaded, Purpose},
     server::{self, RunOutcome},
 };
 use args::{Command, ConfigCommand, StoreCommand, TokenCommand};
@@ -125,13 +127,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Completions(arguments) => generate::completions(arguments.shell),
         Command::Man(arguments) => generate::manual(&arguments.directory),
         Command::Work(arguments) => work::run(&arguments),
-        Command::Health(arguments) => match arguments.url {
-            Some(url) => health::check_url(&url, arguments.timeout),
-            None => with_config(&settings, Purpose::Use, 1, |loaded| {
-                let Config { server, tls, .. } = &loaded.config;
-                health::check_listen_address(server.listen, tls.is_some(), arguments.timeout)
-            }),
-        },
+        Command::Health(arguments) => health::run(&arguments, &settings),
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct FormArgs {
 /// The output of a command that calls a server.
 #[derive(Debug)]
 pub(super) struct Output {
+    /// The command, which its errors name.
+    command: &'static str,
     is_text: bool,
     /// Whether errors are printed as problem documents.
     has_problems: bool,
@@ -36,10 +38,10 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Text on a terminal and JSON lines otherwise, unless a flag says so.
-    pub fn new(form: FormArgs) -> Self {
+    /// Text on a terminal and JSON lines otherwise, unless a flag says so. `command` is what errors begin with.
+    pub fn new(command: &'static str, form: FormArgs) -> Self {
         let is_text = form.text || (!form.json && std::io::stdout().is_terminal());
-        Self { is_text, has_problems: form.json, is_closed: Cell::new(false) }
+        Self { command, is_text, has_problems: form.json, is_closed: Cell::new(false) }
     }
 
     /// Whether text is printed rather than JSON lines.
@@ -86,7 +88,7 @@ impl Output {
         } else if self.has_problems {
             print_to_stderr(&format!("{}\n", failure.problem()));
         } else {
-            print_error(&failure.message);
+            print_error(&format_args!("{}: {}", self.command, failure.message));
         }
         failure.exit
     }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    exit::{Exit, Failure},
+    exit::{Exit, Failure, one_line},
     pipe,
     session::{ChangeArgs, Session},
     text::{Wording, span},
@@ -48,7 +48,7 @@ struct Popped {
 
 /// Runs the command.
 pub(super) fn run(arguments: &PopArgs) -> ExitCode {
-    arguments.change.run(async |session| pop(session, arguments).await)
+    arguments.change.run("pop", async |session| pop(session, arguments).await)
 }
 
 async fn pop(session: &Session, arguments: &PopArgs) -> Result<Exit, Failure> {
@@ -108,8 +108,8 @@ async fn reserve(session: &Session, request: &Request) -> Result<Vec<Popped>, Fa
         jobs: Vec<Box<RawValue>>,
     }
     let response = session.call(request).await?;
-    let reserved: Reserved = session.read(response.text()?)?;
-    let popped = |json: Box<RawValue>| Ok(Popped { job: session.read(json.get())?, json });
+    let reserved: Reserved = session.read(&response)?;
+    let popped = |json: Box<RawValue>| Ok(Popped { job: session.part(&json)?, json });
     reserved.jobs.into_iter().map(popped).collect()
 }
 
@@ -128,7 +128,8 @@ async fn deliver(session: &Session, arguments: &PopArgs, popped: &Popped) -> Res
     if !pipe::is_read(&*session.clock, since_due.saturating_sub(job.late)).await {
         return Ok(None);
     }
-    let finished = session.call(&Request::finish(&job.id, Some(&job.receipt))).await;
+    let finish = Request::finish(&job.id, Some(&job.receipt));
+    let finished = session.call(&finish).await.and_then(|response| Ok(response.done()?));
     let failed =
         finished.err().map(|failure| failure.about(&format!("{} is printed, but not finished", job.id)));
     Ok(Some(failed.map_or(Exit::Done, |failure| session.output.fail(&failure))))
@@ -140,7 +141,12 @@ fn line(wording: &Wording, job: &ReservedJob) -> String {
         most => format!("attempt {} of {most}", job.attempt),
     };
     let (late, until) = (span(job.late), wording.moment(job.reserved_until));
-    format!("{}  {attempt}  {late} late  until {until}  receipt {}\n{}", job.id, job.receipt, job.body)
+    format!(
+        "{}  {attempt}  {late} late  until {until}  receipt {}\n{}",
+        job.id,
+        job.receipt,
+        one_line(job.body.get())
+    )
 }
 
 /// Gives jobs back that nobody has seen, unless they are no longer reserved. Those for which that fails come back after

@@ -82,11 +82,13 @@ pub(super) struct UseArgs {
 
 /// Runs the command.
 pub(super) fn run(command: &ProfileCommand) -> ExitCode {
-    let (ProfileCommand::List(ListArgs { form })
-    | ProfileCommand::Show(ShowArgs { form, .. })
-    | ProfileCommand::Set(SetArgs { form, .. })
-    | ProfileCommand::Use(UseArgs { form, .. })) = command;
-    let output = Output::new(*form);
+    let (name, form) = match command {
+        ProfileCommand::List(ListArgs { form }) => ("profile list", form),
+        ProfileCommand::Show(ShowArgs { form, .. }) => ("profile show", form),
+        ProfileCommand::Set(SetArgs { form, .. }) => ("profile set", form),
+        ProfileCommand::Use(UseArgs { form, .. }) => ("profile use", form),
+    };
+    let output = Output::new(name, *form);
     let ended = Profiles::path().and_then(|path| {
         let profiles = Profiles::read(&path)?;
         match command {

@@ -54,6 +54,11 @@ impl Profiles {
         Ok(directory.join("linger").join("client.toml"))
     }
 
+    /// The profiles of this user; none where there is no place for them, as in many containers.
+    pub fn present() -> Result<Self, Failure> {
+        Self::path().map_or_else(|_| Ok(Self::default()), |path| Self::read(&path))
+    }
+
     /// The profiles in the file; none if there is no file.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let unusable = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));

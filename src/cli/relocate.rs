@@ -7,6 +7,7 @@ use super::{
     args::MoveArgs,
     maintenance::fail,
     output::{print, print_error},
+    progress::Progress,
 };
 use crate::{
     config::{self, Config, Purpose, Sources},
@@ -32,7 +33,7 @@ pub(super) fn run(from: &Config, arguments: &MoveArgs) -> ExitCode {
             } else {
                 MoveStep::Copy
             };
-            server::relocate(from, &to, step, &mut |broken: &str| print_error(&broken))
+            server::relocate(from, &to, step, &mut &Progress::counting("move", "job"))
         }
     };
     match done {

@@ -9,6 +9,7 @@ use std::{
 use clap::Args;
 use linger_client::{Client, Error, Job, Request, Response};
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use tokio::{runtime::Builder, sync::watch};
 
 use super::{
@@ -60,31 +61,38 @@ pub(super) struct Session {
 }
 
 impl ReadArgs {
-    /// Runs a command that only reads.
-    pub fn run(&self, command: impl AsyncFnOnce(&Session) -> Result<Exit, Failure>) -> ExitCode {
-        run(self.form, &self.connection, false, command)
+    /// Runs a command that only reads. Errors begin with its name.
+    pub fn run(
+        &self,
+        name: &'static str,
+        command: impl AsyncFnOnce(&Session) -> Result<Exit, Failure>,
+    ) -> ExitCode {
+        run(Output::new(name, self.form), &self.connection, false, command)
     }
 }
 
 impl ChangeArgs {
-    /// Runs a command that changes something.
-    pub fn run(&self, command: impl AsyncFnOnce(&Session) -> Result<Exit, Failure>) -> ExitCode {
-        run(self.form, &self.connection, self.yes, command)
+    /// Runs a command that changes something. Errors begin with its name.
+    pub fn run(
+        &self,
+        name: &'static str,
+        command: impl AsyncFnOnce(&Session) -> Result<Exit, Failure>,
+    ) -> ExitCode {
+        run(Output::new(name, self.form), &self.connection, self.yes, command)
     }
 
-    /// Prints a failure that came before the command ran.
-    pub fn fail(&self, failure: &Failure) -> ExitCode {
-        Output::new(self.form).fail(failure).into()
+    /// Prints a failure that came before the command of this name ran.
+    pub fn fail(&self, name: &'static str, failure: &Failure) -> ExitCode {
+        Output::new(name, self.form).fail(failure).into()
     }
 }
 
 fn run(
-    form: FormArgs,
+    output: Output,
     connection: &ConnectionArgs,
     yes: bool,
     command: impl AsyncFnOnce(&Session) -> Result<Exit, Failure>,
 ) -> ExitCode {
-    let output = Output::new(form);
     let opened = connection.resolve().and_then(|connection| Ok((connection.reopen(|_| {})?, connection)));
     let (client, connection) = match opened {
         Ok(opened) => opened,
@@ -174,9 +182,14 @@ impl Session {
         self.client.send(request).await.map_err(|error| self.failure(error))
     }
 
-    /// A job's, or another object's, JSON.
-    pub fn read<T: DeserializeOwned>(&self, json: &str) -> Result<T, Failure> {
-        let read = serde_json::from_str(json);
+    /// The object in an answer. Another success than Linger's is a failure.
+    pub fn read<T: DeserializeOwned>(&self, response: &Response) -> Result<T, Failure> {
+        response.read().map_err(|error| self.failure(error))
+    }
+
+    /// A job, or another object, that is a part of an answer.
+    pub fn part<T: DeserializeOwned>(&self, json: &RawValue) -> Result<T, Failure> {
+        let read = serde_json::from_str(json.get());
         read.map_err(|error| {
             Failure::new(Exit::Failed, format!("the server's answer cannot be read: {error}"))
         })
@@ -187,46 +200,59 @@ impl Session {
         Wording::at_micros(self.clock.now_micros())
     }
 
-    /// Prints a job: as a line of text, or its JSON.
-    pub fn print_job(&self, json: &str) -> Result<(), Failure> {
-        self.print(json, |job: Job| self.wording().job(&job))
+    /// Prints the job in an answer: as a line of text, or its JSON.
+    pub fn print_job(&self, response: &Response) -> Result<(), Failure> {
+        self.print(response, |job: Job| self.wording().job(&job))
     }
 
-    /// Prints an object: as text, or its JSON.
+    /// Prints the object in an answer: as text, or its JSON. It is read in both forms, so that no other answer than Linger's is
+    /// printed as one.
     pub fn print<T: DeserializeOwned>(
         &self,
-        json: &str,
+        response: &Response,
         text: impl FnOnce(T) -> String,
     ) -> Result<(), Failure> {
-        if !self.output.is_text() {
-            return self.output.print(String::new, json);
-        }
-        let object = self.read(json)?;
-        self.output.print(|| text(object), json)
+        let object = self.read(response)?;
+        self.output.print(|| text(object), response.text()?)
+    }
+
+    /// Prints an object that is a part of an answer, like [`print`](Self::print).
+    pub fn print_part<T: DeserializeOwned>(
+        &self,
+        json: &RawValue,
+        text: impl FnOnce(T) -> String,
+    ) -> Result<(), Failure> {
+        let object = self.part(json)?;
+        self.output.print(|| text(object), json.get())
     }
 
     /// Prints what became of a job whose call answers nothing: in JSON as an item of a batch.
-    pub fn print_done(&self, id: &str, done: &str) -> Result<(), Failure> {
+    pub fn print_done(&self, response: Response, id: &str, done: &str) -> Result<(), Failure> {
+        response.done().map_err(|error| self.failure(error))?;
         let json = format!(r#"{{"status":204,"id":{}}}"#, serde_json::Value::from(id));
         self.output.print(|| format!("{id}  {done}"), &json)
     }
 
     /// The failure of a call; names the server if there is none.
     fn failure(&self, error: Error) -> Failure {
-        let scheme = match error {
+        let advice = match error {
             Error::WrongScheme { server_speaks_tls: true, .. } => "; use https://",
             Error::WrongScheme { server_speaks_tls: false, .. } => "; use http://",
+            Error::Untrusted { .. } => {
+                "; trust its issuer, or itself, by `linger profile set NAME --ca FILE` or SSL_CERT_FILE=FILE"
+            }
             Error::Refused { .. }
             | Error::NotConnected { .. }
             | Error::Cut { .. }
             | Error::TimedOut { .. }
+            | Error::Foreign { .. }
             | Error::Unreadable { .. } => "",
         };
         let failure = Failure::from(error);
         if failure.has_answer() {
             return failure;
         }
-        let message = format!("{} ({}{scheme})", failure.message, self.connection.url);
+        let message = format!("{} ({}{advice})", failure.message, self.connection.url);
         failure.with_message(message)
     }
 
@@ -235,8 +261,12 @@ impl Session {
         confirm::change(&self.connection, self.yes, change)
     }
 
-    /// Asks for the name of a topic, many of whose jobs are about to be deleted.
-    pub fn confirm_deletion(&self, change: &str, topic: &str) -> Result<(), Failure> {
-        confirm::deletion(&self.connection, self.yes, change, topic)
+    /// Asks for the name of a topic, many of whose jobs are about to be deleted. `change` says how many.
+    pub async fn confirm_deletion(
+        &self,
+        topic: &str,
+        change: impl AsyncFnOnce() -> Result<String, Failure>,
+    ) -> Result<(), Failure> {
+        confirm::deletion(&self.connection, self.yes, topic, change).await
     }
 }

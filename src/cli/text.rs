@@ -1,9 +1,15 @@
-//! How jobs, moments and durations look as text. Whoever prints it escapes it.
+//! How jobs, moments and durations look as text. Workers choose reasons and their names, so these have no line breaks here;
+//! whoever prints a text escapes the rest.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use jiff::{Timestamp, tz::TimeZone};
 use linger_client::{HistoryEntry, Job, Paused};
+
+use crate::printable::escape_line;
+
+/// Where the values of [`Wording::details`] begin.
+const VALUES: usize = 12;
 
 /// Turns moments into text, as seen at one of them.
 pub(super) struct Wording {
@@ -55,7 +61,7 @@ impl Wording {
         match (job.state.as_str(), job.reserved_until, job.dead_at) {
             ("reserved", Some(until), _) => {
                 parts.push(format!("until {}", self.moment(until)));
-                parts.extend(job.reserved_by.as_ref().map(|by| format!("by {by}")));
+                parts.extend(job.reserved_by.as_deref().map(by));
             }
             ("dead", _, Some(_)) => return self.dead(job),
             _ => parts.push(self.due(job.due_at)),
@@ -70,7 +76,8 @@ impl Wording {
             1 => "1 attempt".to_owned(),
             attempts => format!("{attempts} attempts"),
         };
-        let parts = [Some(job.id.clone()), died, Some(attempts), job.reason.clone()];
+        let reason = job.reason.as_deref().map(escape_line).map(Cow::into_owned);
+        let parts = [Some(job.id.clone()), died, Some(attempts), reason];
         parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
     }
 
@@ -82,21 +89,23 @@ impl Wording {
             most => format!("{} of {most}", job.attempts),
         };
         let mut row = |name: &str, value: String| lines.push(format!("  {name:<10}{value}"));
+        // Line breaks between the values of a body stay, but none begins a row.
+        let body = job.body.get().replace('\n', &format!("\n{:VALUES$}", ""));
         row("topic", job.topic.clone());
         row("created", self.moment(job.created_at));
         row("due", self.moment(job.due_at));
         row("ttr", span(job.ttr));
         row("attempts", attempts);
         if let Some(reason) = &job.reason {
-            row("reason", reason.clone());
+            row("reason", escape_line(reason).into_owned());
         }
         for entry in &job.history {
             row("history", self.entry(entry));
         }
         if let Some(traceparent) = &job.traceparent {
-            row("trace", traceparent.clone());
+            row("trace", escape_line(traceparent).into_owned());
         }
-        row("body", job.body.get().to_owned());
+        row("body", body);
         lines.join("\n")
     }
 
@@ -105,10 +114,15 @@ impl Wording {
         let mut parts = vec![self.moment(entry.at), format!("{}{number}", entry.kind)];
         let ended = |took| entry.ended.as_ref().map(|ended| format!("{ended} after {took}"));
         parts.extend(entry.took.map(span).and_then(ended));
-        parts.extend(entry.by.as_ref().map(|by| format!("by {by}")));
-        parts.extend(entry.reason.clone());
+        parts.extend(entry.by.as_deref().map(by));
+        parts.extend(entry.reason.as_deref().map(escape_line).map(Cow::into_owned));
         parts.join("  ")
     }
+}
+
+/// Who did something, in words.
+fn by(name: &str) -> String {
+    format!("by {}", escape_line(name))
 }
 
 /// A duration in its two largest units: `30m`, `1h5m`, `2d4h`, `250ms`.
@@ -147,10 +161,24 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
+/// A number of things: `1 job`, `1,411 jobs`.
+pub(super) fn counted(count: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
 /// How often something happened each second of a minute, with one decimal.
 pub(super) fn per_second(per_minute: u64) -> String {
     let tenths = per_minute.saturating_add(3) / 6;
     format!("{}.{}", grouped(tenths / 10), tenths % 10)
+}
+
+/// Text in at most `width` characters; what is cut off shows as `…`.
+pub(super) fn shortened(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(width.saturating_sub(1));
+    kept.chain("…".chars().take(width)).collect()
 }
 
 /// Rows with aligned columns, numbers to the right; the first row is the heading.
@@ -209,6 +237,7 @@ mod tests {
         {
             assert_eq!(grouped(number), text);
         }
+        assert_eq!([0, 1, 2_000].map(|count| counted(count, "job")), ["0 jobs", "1 job", "2,000 jobs"]);
     }
 
     #[test]
@@ -260,6 +289,40 @@ mod tests {
             "  body      {\"n\":  1}",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    }
+
+    /// A worker chooses its name and its reasons, and a producer the bytes between the values of a body.
+    #[test]
+    fn free_text_makes_no_row_of_its_own() {
+        let forged = r"boom\n  history   06:09:00  finished\r\nother  died 1s ago\u2028\u001b[2J";
+        let worded = |state: &str| {
+            let job = job(&format!(
+                r#""state":"{state}","due_at":"2026-11-22T04:00:00.000Z","attempts":9,"reason":"{forged}",
+                    "reserved_by":"{forged}","reserved_until":"2026-11-22T06:11:00.000Z",
+                    "dead_at":"2026-11-22T04:10:00.000Z","history":[{{"kind":"attempt","by":"{forged}",
+                    "at":"2026-11-22T06:08:00.000Z","n":1,"took":0.08,"ended":"buried","reason":"{forged}"}}]"#
+            ));
+            (wording().job(&job), wording().details(&job))
+        };
+        for state in ["dead", "reserved"] {
+            let (row, details) = worded(state);
+            assert!(!row.contains(char::is_control) && !row.contains('\u{2028}'), "{row:?}");
+            let names =
+                details.lines().skip(1).map(|line| line.split_whitespace().next().unwrap_or_default());
+            let expected = ["topic", "created", "due", "ttr", "attempts", "reason", "history", "body"];
+            assert_eq!(names.collect::<Vec<_>>(), expected);
+        }
+        let spread = r#"{"state":"ready","due_at":"2026-11-22T04:00:00.000Z","attempts":0,"id":"a","topic":"t","ttr":60,
+            "created_at":"2026-11-21T05:40:00.000Z","max_attempts":16,"body":[
+true]}"#;
+        let details = wording().details(&serde_json::from_str(spread).expect("is a job"));
+        assert!(details.ends_with("  body      [\n            true]"), "{details}");
+    }
+
+    #[test]
+    fn long_text_is_cut_and_says_so() {
+        assert_eq!(["abc", "abcd", ""].map(|text| shortened(text, 3)), ["abc", "ab…", ""]);
+        assert_eq!(shortened("abc", 0), "");
     }
 
     #[test]

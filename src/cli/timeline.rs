@@ -39,19 +39,19 @@ pub(super) struct TimelineArgs {
 
 /// Runs `linger timeline`.
 pub(super) fn run(TimelineArgs { topic, span, step, read }: &TimelineArgs) -> ExitCode {
-    read.run(async |session| {
+    read.run("timeline", async |session| {
         let (topic, step) = (topic.as_deref(), Some(step.unwrap_or_else(|| default_step(*span))));
         let response =
             session.call(&Request::timeline(&TimelineRequest { topic, span: *span, step })).await?;
-        let json = response.text()?;
         if let Some(topic) = topic
-            && is_empty(&session.read(json)?)
+            && is_empty(&session.read(&response)?)
         {
             // The timeline of a topic that does not exist is empty; this call fails for it.
             session.call(&Request::topic(topic)).await?;
         }
         let wording = session.wording();
-        session.print(json, |timeline: Timeline| draw(topic, &timeline, &wording, terminal::columns()))?;
+        session
+            .print(&response, |timeline: Timeline| draw(topic, &timeline, &wording, terminal::columns()))?;
         Ok(Exit::Done)
     })
 }

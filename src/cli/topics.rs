@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Subcommand};
-use linger_client::{Paused, Request, Topic, TopicSort, TopicsRequest};
+use linger_client::{Counts, Paused, Request, Response, Topic, TopicSort, TopicsRequest};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
@@ -11,7 +11,7 @@ use super::{
     exit::{Exit, Failure},
     help,
     session::{ChangeArgs, ReadArgs, Session},
-    text::{paused, span, table},
+    text::{counted, paused, span, table},
 };
 use crate::job::parse_duration;
 
@@ -109,7 +109,7 @@ pub(super) struct PurgeArgs {
 
 /// Runs `linger topics`.
 pub(super) fn list(TopicsArgs { prefix, read }: &TopicsArgs) -> ExitCode {
-    read.run(async |session| {
+    read.run("topics", async |session| {
         #[derive(Deserialize)]
         struct Page {
             topics: Vec<Box<RawValue>>,
@@ -125,10 +125,11 @@ pub(super) fn list(TopicsArgs { prefix, read }: &TopicsArgs) -> ExitCode {
                 cursor: cursor.as_deref(),
             };
             let response = session.call(&Request::topics(&request)).await?;
-            let page: Page = session.read(response.text()?)?;
+            let page: Page = session.read(&response)?;
             for topic in &page.topics {
+                let read = session.part(topic)?;
                 match session.output.is_text() {
-                    true => rows.push(row(&session.read(topic.get())?)),
+                    true => rows.push(row(&read)),
                     false => session.output.print(String::new, topic.get())?,
                 }
             }
@@ -156,21 +157,23 @@ fn row(topic: &Topic) -> Vec<String> {
 /// Runs a command of `linger topic`.
 pub(super) fn run(command: &TopicCommand) -> ExitCode {
     match command {
-        TopicCommand::Show(ShowArgs { topic, read }) => read.run(async |session| {
+        TopicCommand::Show(ShowArgs { topic, read }) => read.run("topic show", async |session| {
             let response = session.call(&Request::topic(topic)).await?;
-            print(session, response.text()?)
+            print(session, &response)
         }),
-        TopicCommand::Set(arguments) => arguments.change.run(async |session| set(session, arguments).await),
-        TopicCommand::Pause(arguments) => arguments.change(Request::pause, "pause"),
-        TopicCommand::Resume(arguments) => arguments.change(Request::resume, "resume"),
+        TopicCommand::Set(arguments) => {
+            arguments.change.run("topic set", async |session| set(session, arguments).await)
+        }
+        TopicCommand::Pause(arguments) => arguments.change("topic pause", Request::pause, "pause"),
+        TopicCommand::Resume(arguments) => arguments.change("topic resume", Request::resume, "resume"),
         TopicCommand::Purge(PurgeArgs { topic, change }) => {
-            change.run(async |session| purge(session, topic).await)
+            change.run("topic purge", async |session| purge(session, topic).await)
         }
     }
 }
 
-fn print(session: &Session, json: &str) -> Result<Exit, Failure> {
-    session.print(json, |topic: Topic| details(session, &topic))?;
+fn print(session: &Session, response: &Response) -> Result<Exit, Failure> {
+    session.print(response, |topic: Topic| details(session, &topic))?;
     Ok(Exit::Done)
 }
 
@@ -201,7 +204,7 @@ async fn set(session: &Session, arguments: &SetArgs) -> Result<Exit, Failure> {
     let topic = &arguments.topic;
     session.confirm_change(&format!("change the settings of {topic}"))?;
     let mut settings = match session.call(&Request::topic(topic)).await {
-        Ok(response) => session.read::<Present>(response.text()?)?.settings,
+        Ok(response) => session.read::<Present>(&response)?.settings,
         Err(failure) if failure.exit == Exit::Absent => Map::new(),
         Err(failure) => return Err(failure),
     };
@@ -219,18 +222,18 @@ async fn set(session: &Session, arguments: &SetArgs) -> Result<Exit, Failure> {
         settings.extend(value.map(|value| (name.to_owned(), value)));
     }
     let response = session.call(&Request::put_settings(topic, &settings)).await?;
-    print(session, response.text()?)
+    print(session, &response)
 }
 
 impl PauseArgs {
-    fn change(&self, request: fn(&str, Paused) -> Request, verb: &str) -> ExitCode {
+    fn change(&self, command: &'static str, request: fn(&str, Paused) -> Request, verb: &str) -> ExitCode {
         let Self { topic, delivery, intake, change } = self;
         let both = !delivery && !intake;
         let what = Paused { delivery: *delivery || both, intake: *intake || both };
-        change.run(async |session| {
+        change.run(command, async |session| {
             session.confirm_change(&format!("{verb} {topic}"))?;
             let response = session.call(&request(topic, what)).await?;
-            print(session, response.text()?)
+            print(session, &response)
         })
     }
 }
@@ -240,11 +243,21 @@ async fn purge(session: &Session, topic: &str) -> Result<Exit, Failure> {
     struct Deleted {
         deleted: u64,
     }
-    session.confirm_deletion(&format!("delete every job of {topic}"), topic)?;
+    let change = async || {
+        let Counts { delayed, ready, reserved, dead } = counts(session, topic).await?;
+        Ok(format!("delete every job of {topic} ({})", counted(delayed + ready + reserved + dead, "job")))
+    };
+    session.confirm_deletion(topic, change).await?;
     let response = session.call(&Request::purge(topic)).await?;
-    session.print(response.text()?, |Deleted { deleted }| match deleted {
-        1 => "1 job deleted".to_owned(),
-        count => format!("{count} jobs deleted"),
-    })?;
+    session.print(&response, |Deleted { deleted }| format!("{} deleted", counted(deleted, "job")))?;
     Ok(Exit::Done)
+}
+
+/// The jobs of a topic by state; none of a topic that does not exist.
+pub(super) async fn counts(session: &Session, topic: &str) -> Result<Counts, Failure> {
+    match session.call(&Request::topic(topic)).await {
+        Ok(response) => Ok(session.read::<Topic>(&response)?.counts),
+        Err(failure) if failure.exit == Exit::Absent => Ok(Counts::default()),
+        Err(failure) => Err(failure),
+    }
 }

@@ -57,14 +57,15 @@ pub(crate) fn pause(failures: u32, error: &Error, random: f64) -> Duration {
 pub(crate) fn is_away(error: &Error) -> bool {
     match error {
         Error::Refused { refusal, .. } => {
-            let is_own = !refusal.code.is_empty();
-            // Too many requests, a slow body; and what a proxy in between answers in the server's place.
-            refusal.status >= 500 || matches!(refusal.status, 408 | 429) || refusal.status == 404 && !is_own
+            // Too many requests, a slow body; and whatever a proxy in between answers in the server's place.
+            refusal.status >= 500 || matches!(refusal.status, 408 | 429) || !refusal.is_own()
         }
         Error::NotConnected { .. }
         | Error::WrongScheme { .. }
+        | Error::Untrusted { .. }
         | Error::Cut { .. }
         | Error::TimedOut { .. }
+        | Error::Foreign { .. }
         | Error::Unreadable { .. } => true,
     }
 }
@@ -112,15 +113,20 @@ mod tests {
 
     #[test]
     fn only_an_answer_of_the_server_itself_counts_as_one() {
-        let gone = r#"{"code":"job_not_found","detail":"x"}"#;
+        let own = r#"{"code":"of_linger","detail":"x"}"#;
         for (error, away) in [
             (refused(503, None, ""), true),
             (refused(507, None, ""), true),
             (refused(429, None, ""), true),
             (refused(404, None, "<html>"), true),
-            (refused(404, None, gone), false),
-            (refused(409, None, ""), false),
-            (refused(422, None, ""), false),
+            (refused(302, None, ""), true),
+            (refused(401, None, "<html>"), true),
+            (refused(403, None, r#"{"detail":"maintenance"}"#), true),
+            (refused(404, None, own), false),
+            (refused(403, None, own), false),
+            (refused(409, None, own), false),
+            (refused(422, None, own), false),
+            (Error::Foreign { call: "finish", reason: String::new() }, true),
             (Error::Cut { call: "pop", reason: String::new() }, true),
         ] {
             assert_eq!(is_away(&error), away, "{error:?}");

@@ -224,8 +224,15 @@ impl<H: Host> Worker<H> {
 /// Whether another pop may succeed where one failed. What would fail in the same way each time is only final before the
 /// first answer: a certificate is mended, a proxy comes back.
 fn is_temporary(error: &Error, not_connected: bool) -> bool {
-    let is_permanent =
-        matches!(error, Error::WrongScheme { .. } | Error::NotConnected { is_permanent: true, .. });
+    let is_permanent = match error {
+        Error::WrongScheme { .. } | Error::Untrusted { .. } => true,
+        Error::NotConnected { is_permanent, .. } => *is_permanent,
+        Error::Refused { .. }
+        | Error::Cut { .. }
+        | Error::TimedOut { .. }
+        | Error::Foreign { .. }
+        | Error::Unreadable { .. } => false,
+    };
     is_away(error) && !(is_permanent && not_connected)
 }
 

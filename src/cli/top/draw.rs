@@ -5,10 +5,10 @@ use linger_client::Stats;
 use super::{
     reading::{MOST_TOPICS, Reading},
     state::State,
-    table::{self, shortened},
+    table,
 };
 use crate::{
-    cli::text::{grouped, per_second, span},
+    cli::text::{grouped, per_second, shortened, span},
     printable::escape_line,
 };
 

@@ -25,7 +25,7 @@ pub(super) use args::TopArgs;
 
 /// Runs `linger top`.
 pub(super) fn run(arguments: &TopArgs) -> ExitCode {
-    arguments.read.run(async |session| {
+    arguments.read.run("top", async |session| {
         if session.output.is_text() && terminal::is_there() {
             live::run(session, arguments).await
         } else {
@@ -38,12 +38,13 @@ pub(super) fn run(arguments: &TopArgs) -> ExitCode {
 async fn print(session: &Session, arguments: &TopArgs) -> Result<Exit, Failure> {
     let call = async |request: Request| session.call(&request).await;
     let answers = reading::read(call, arguments.sort, arguments.prefix.as_deref()).await?;
-    let mut table = String::new();
-    if session.output.is_text() {
-        let now = Timestamp::from_microsecond(session.clock.now_micros()).unwrap_or_default();
-        let rows = table::rows(&answers.reading(now)?, usize::MAX);
-        table = rows.into_iter().map(|row| row.text).collect::<Vec<_>>().join("\n");
-    }
-    session.output.print(|| table, &answers.json()?)?;
+    let now = Timestamp::from_microsecond(session.clock.now_micros()).unwrap_or_default();
+    // Read in both forms, so that no other answer than Linger's is printed as one.
+    let reading = answers.reading(now)?;
+    let table = || {
+        let rows = table::rows(&reading, usize::MAX);
+        rows.into_iter().map(|row| row.text).collect::<Vec<_>>().join("\n")
+    };
+    session.output.print(table, &answers.json()?)?;
     Ok(Exit::Done)
 }

@@ -106,5 +106,5 @@ impl Answers {
 }
 
 fn object<T: DeserializeOwned>(response: &Response) -> Result<T, Failure> {
-    response.read().map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+    Ok(response.read()?)
 }

@@ -4,7 +4,7 @@ use linger_client::{EventSummary, Timestamp, Topic};
 
 use super::reading::Reading;
 use crate::{
-    cli::text::{grouped, paused, per_second, span},
+    cli::text::{grouped, paused, per_second, shortened, span},
     printable::escape_line,
 };
 
@@ -157,13 +157,4 @@ fn oldest(shown: &ShownTopic<'_>) -> String {
     let age = shown.topic.oldest_overdue_at.map(|due_at| shown.now.duration_since(due_at));
     // The figures may have been read a little before the list.
     age.map_or(String::new(), |age| span(age.try_into().unwrap_or_default()))
-}
-
-/// Text in at most `width` characters; what is cut off shows as `…`.
-pub(super) fn shortened(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let kept = text.chars().take(width.saturating_sub(1));
-    kept.chain("…".chars().take(width)).collect()
 }

@@ -59,7 +59,7 @@ pub(in crate::cli) struct WorkArgs {
     /// End after so many jobs
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_jobs: Option<usize>,
-    /// End with exit code 6 when the server has given no answer, or only 429 and 5xx, for so long [default: never]
+    /// End with exit code 6 when the server has been away for so long [default: never]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     give_up: Option<Duration>,
     /// Do not tell the server why a job failed

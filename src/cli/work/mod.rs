@@ -41,7 +41,7 @@ const OTHER_BLOCKING_THREADS: usize = 16;
 
 /// Runs `linger work`.
 pub(super) fn run(arguments: &WorkArgs) -> ExitCode {
-    let output = Output::new(arguments.form);
+    let output = Output::new("work", arguments.form);
     let ended = match arguments.server.resolve(CALL_TIMEOUT) {
         Ok(connection) => work(arguments, connection, output.is_text()),
         Err(failure) => Err(failure),

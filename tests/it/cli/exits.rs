@@ -36,7 +36,7 @@ fn a_recognised_repeat_is_0_and_a_conflict_4() {
         &cli,
         &["dead", "requeue", "mail", "a"],
         4,
-        "a: requeue: the server answers 409: not_dead",
+        "dead requeue: a: the server answers 409: not_dead",
         "not_dead",
     );
     assert_ended(&cli, &["dead", "delete", "mail", "a"], 4, "a: is no dead letter, but ready", "conflict");
@@ -81,16 +81,52 @@ fn some_of_many_is_1() {
     cli.succeed(&["add", "mail", "--id", "a"]);
     let cancelled = cli.run(&["cancel", "none", "a", "--text"]);
     assert_eq!((cancelled.code, cancelled.stdout.as_str()), (Some(1), "a  cancelled\n"));
-    assert!(cancelled.stderr.starts_with("linger: none: "), "{cancelled:?}");
-    let path = cli.home.path().join("jobs");
-    std::fs::write(path, "{\"id\":\"b\"}\nno JSON\n{\"id\":\"c\",\"delays\":1}\n[7]\n")
-        .expect("can be written");
+    assert!(cancelled.stderr.starts_with("linger: cancel: none: "), "{cancelled:?}");
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn one_bad_line_of_many_is_named_and_the_others_are_added() {
+    let cli = Cli::start();
+    let write = |bytes: &[u8]| std::fs::write(cli.home.path().join("jobs"), bytes).expect("can be written");
+    // More than a request may have.
+    let large = format!("{{\"id\":\"large\",\"body\":\"{}\"}}", "x".repeat(9 << 20));
+    let lines =
+        ["\u{feff}{\"id\":\"b\"}", "no JSON", "{\"id\":\"c\",\"delays\":1}", "[7]", &large, "{\"id\":\"d\"}"];
+    write(lines.join("\n").as_bytes());
     let added = cli.run(&["add", "--lines", "mail", "@jobs", "--text"]);
-    assert_eq!((added.code, added.stdout.as_str()), (Some(1), "1 added, 0 there already, 3 failed\n"));
-    for line in ["line 2: is no definition", "line 3: the server answers 422", "line 4: is no definition"] {
-        assert!(added.stderr.contains(line), "{line}: {added:?}");
+    assert_eq!(
+        (added.code, added.stdout.as_str()),
+        (Some(1), "2 added, 0 there already, 4 failed\n"),
+        "{added:?}"
+    );
+    for line in [
+        "linger: add: jobs, line 2: is no definition of a job: expected ident at column 2\n",
+        "linger: add: jobs, line 3: the server answers 422: invalid_job, /delays is not a field",
+        "linger: add: jobs, line 4: is no definition of a job: ",
+        "linger: add: jobs, line 5: the server answers 413: body_too_large, ",
+    ] {
+        assert!(added.stderr.contains(line), "{line}: {}", added.stderr);
     }
-    assert_eq!(cli.state("b"), Some(("ready".to_owned(), 0)));
+    assert_eq!(
+        ["b", "d"].map(|id| cli.state(id)),
+        [Some(("ready".to_owned(), 0)), Some(("ready".to_owned(), 0))]
+    );
+    let again = cli.run(&["add", "--lines", "mail", "@jobs", "--json"]);
+    assert_eq!((again.code, again.stdout.lines().count()), (Some(1), 2), "{again:?}");
+    let problems = again.stderr.lines().map(|line| serde_json::from_str(line).expect("is JSON"));
+    let of_line_3 = problems.filter(|problem: &serde_json::Value| problem["line"] == 3).collect::<Vec<_>>();
+    assert_eq!(of_line_3.len(), 1, "{again:?}");
+    assert_eq!(of_line_3[0]["errors"][0]["pointer"], "/delays");
+    for (bytes, message) in
+        [(&b"\x1f\x8b\x08\0"[..], "jobs: it is compressed"), (b"\xff\xfe{\0", "jobs: it is UTF-16")]
+    {
+        write(bytes);
+        assert_ended(&cli, &["add", "--lines", "mail", "@jobs"], 2, message, "usage");
+        assert_ended(&cli, &["add", "mail", "@jobs"], 2, message, "usage");
+    }
+    write("\u{feff}{\"n\":1}".as_bytes());
+    assert!(cli.succeed(&["add", "mail", "@jobs"]).contains(r#""body":{"n":1}"#));
     assert!(cli.server.stop().success());
 }
 
@@ -130,6 +166,7 @@ fn wrong_usage_and_refused_values_are_2() {
         (&["touch", "a"], "--receipt"),
         (&["dead", "delete", "mail"], "--all"),
         (&["get", "a", "--token", "secret"], "--token"),
+        (&["topic", "mail"], "tip: `linger topic show mail`"),
         (&["add", "mail", "--listen", "127.0.0.1:0"], "--listen"),
         (&["--data-dir", "x", "add", "mail"], "--data-dir does not apply to `linger add`"),
         (&["--redis-url", "redis://h", "topic", "show", "mail"], "does not apply to `linger topic show`"),

@@ -120,6 +120,39 @@ fn a_change_is_done_whether_or_not_somebody_reads_of_it() {
     assert!(cli.server.stop().success());
 }
 
+/// A shell's loop has the rest of its lines on stdin, so nothing is read unasked; what may be a body is not dropped either.
+#[test]
+fn a_body_on_stdin_is_sent_with_a_dash_and_refused_without() {
+    let cli = Cli::start();
+    let path = cli.home.path().join("body.json");
+    std::fs::write(&path, "{\"n\":1}").expect("can be written");
+    let add = |words: &[&str], stdin: Stdio| {
+        let mut command = cli.command(&[&["add", "mail"], words].concat());
+        command.stdin(stdin);
+        ended(command)
+    };
+    let file = || Stdio::from(std::fs::File::open(&path).expect("can be opened"));
+    let (reading, writing) = std::io::pipe().expect("a pipe");
+    for stdin in [file(), Stdio::from(reading)] {
+        let refused = add(&[], stdin);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.stderr.contains("add - to send it, or null to send none"), "{refused:?}");
+    }
+    drop(writing);
+    let (ended_pipe, _) = std::io::pipe().expect("a pipe");
+    for (words, stdin, body) in [
+        (&["-"][..], file(), "{\"n\":1}"),
+        (&["7"], file(), "7"),
+        (&[], Stdio::from(ended_pipe), "null"),
+        (&[], Stdio::null(), "null"),
+    ] {
+        let added = add(words, stdin);
+        assert_eq!(added.code, Some(0), "{words:?}: {added:?}");
+        assert!(added.stdout.contains(&format!("\"body\":{body}}}")), "{words:?}: {added:?}");
+    }
+    assert!(cli.server.stop().success());
+}
+
 #[test]
 fn a_line_is_added_when_the_next_one_has_to_be_waited_for() {
     let cli = Cli::start();

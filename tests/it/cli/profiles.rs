@@ -11,6 +11,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{Ended, command_in, ended, home};
+use crate::harness::{process::Server, redis::free_port};
 
 /// The heads of the requests that a server got, which answered each of them 404.
 struct Heads {
@@ -92,11 +93,16 @@ fn profiles_are_made_changed_listed_and_used() {
     let listed = "PROFILE  URL\ndev      http://127.0.0.1:9277\nprod *   https://queue.internal:443\n";
     assert_eq!(run(&["profile", "list", "--text"]), listed);
     assert_eq!(run(&["profile", "list"]).lines().count(), 2);
+    run(&["profile", "set", "old", "--url", "http://127.0.0.1:9277"]);
+    assert_eq!(run(&["profile", "remove", "old", "--text"]), "old  removed\n");
+    assert_eq!(run(&["profile", "list", "--text"]), listed);
     let file = home.join(".config/linger/client.toml");
     let mode = fs::metadata(&file).expect("is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let left = fs::read_dir(file.parent().expect("has one")).expect("is there").count();
     assert_eq!(left, 1, "no draft is left");
+    run(&["profile", "rm", "prod"]);
+    assert_eq!(run(&["profile", "list", "--text"]), "PROFILE  URL\ndev      http://127.0.0.1:9277\n");
 }
 
 #[test]
@@ -127,6 +133,52 @@ fn the_token_of_a_profile_goes_to_its_server_alone() {
     let text = |token: &str| Some(token.to_owned());
     assert_eq!(own.tokens(), [text("s3cret"), text("pr1nted"), text("0ther")]);
     assert_eq!(foreign.tokens(), [None, None, None, None, text("s3cret")]);
+}
+
+/// As every other command does, unless it is told to ask the server of this machine.
+#[test]
+fn health_asks_the_server_that_a_variable_or_a_profile_names() {
+    let home = home();
+    let home = home.path();
+    let server = Server::serve(&[], &[], home);
+    let (url, address) = (server.url(), server.address.to_string());
+    let dead = format!("http://127.0.0.1:{}", free_port());
+    let health =
+        |words: &[&str], variables: &[(&str, &str)]| run(home, &[&["health"], words].concat(), variables);
+    let assert_ready = |words: &[&str], variables: &[(&str, &str)]| {
+        let ended = health(words, variables);
+        assert_eq!(
+            (ended.code, ended.stdout.as_str()),
+            (Some(0), "ready\n"),
+            "{words:?} {variables:?}: {ended:?}"
+        );
+    };
+    assert_ready(&[], &[("LINGER_URL", &url)]);
+    assert_ready(&["--url", &url], &[("LINGER_URL", &dead)]);
+    assert_ready(&[], &[("LINGER__SERVER__LISTEN", &address)]);
+    succeed(home, &["profile", "set", "prod", "--url", &dead]);
+    succeed(home, &["profile", "use", "prod"]);
+    for (words, variables, source) in [
+        (&[][..], &[("LINGER_URL", dead.as_str())][..], "(LINGER_URL)"),
+        (&[], &[("LINGER__SERVER__LISTEN", address.as_str())], "(profile prod)"),
+        (&["--profile", "prod"], &[], "(profile prod)"),
+        (&["--url", &dead], &[("LINGER_URL", url.as_str())], "(--url)"),
+        (
+            &["--local"],
+            &[("LINGER_URL", url.as_str()), ("LINGER__SERVER__LISTEN", &dead[7..])],
+            "(server.listen)",
+        ),
+        (&["--profile", "none"], &[], "there is no profile \"none\""),
+        (&[], &[("LINGER_URL", "ftp://a")], "LINGER_URL: "),
+    ] {
+        let ended = health(words, variables);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{words:?} {variables:?}: {ended:?}");
+        assert!(ended.stderr.contains(source), "{words:?} {variables:?}: {ended:?}");
+    }
+    for words in [&["--local"][..], &["--listen", &address]] {
+        assert_ready(words, &[("LINGER_URL", &dead), ("LINGER__SERVER__LISTEN", &address)]);
+    }
+    assert!(server.stop().success());
 }
 
 #[test]
@@ -172,6 +224,7 @@ fn an_unusable_profile_or_token_is_2_and_named() {
         &["profile", "show", "new"][..],
         &["profile", "show"],
         &["profile", "use", "new"],
+        &["profile", "remove", "new"],
         &["profile", "set", "new", "--confirm", "true"],
         &["profile", "set", "new name", "--url", "http://a"],
         &["profile", "set", "new", "--url", "a"],

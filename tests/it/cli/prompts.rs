@@ -5,7 +5,10 @@ use std::{
     process::Command,
 };
 
-use super::{Cli, ended, terminal::open_terminal};
+use super::{
+    Cli, ended,
+    terminal::{Terminal, open_terminal},
+};
 
 /// What a command showed on a terminal, and its exit code.
 struct Shown {
@@ -53,7 +56,7 @@ fn a_purge_asks_for_the_name_of_the_topic() {
     let purge = |answer| on_terminal(cli.command(&["topic", "purge", "mail"]), answer);
     let wrong = purge("yes");
     assert_eq!(wrong.code, Some(1), "{}", wrong.text);
-    assert!(wrong.text.contains("delete every job of mail at http://127.0.0.1:"), "{}", wrong.text);
+    assert!(wrong.text.contains("delete every job of mail (2 jobs) at http://127.0.0.1:"), "{}", wrong.text);
     assert!(wrong.text.contains("not confirmed; nothing was changed"), "{}", wrong.text);
     let without_terminal = cli.run(&["topic", "purge", "mail"]);
     assert_eq!(without_terminal.code, Some(2), "{without_terminal:?}");
@@ -80,6 +83,7 @@ fn deleting_all_dead_letters_asks_and_deleting_named_ones_does_not() {
     assert_eq!(cli.run(&["dead", "delete", "mail", "--all"]).code, Some(2));
     let refused = on_terminal(cli.command(&["dead", "delete", "mail", "--all"]), "no");
     assert_eq!((refused.code, cli.job("a").is_some()), (Some(1), true), "{}", refused.text);
+    assert!(refused.text.contains("delete all dead letters of mail (2 jobs) at"), "{}", refused.text);
     assert_eq!(cli.succeed(&["dead", "delete", "mail", "a"]), "{\"status\":204,\"id\":\"a\"}\n");
     let printed = cli.succeed(&["dead", "delete", "mail", "--all", "--yes", "--text"]);
     assert_eq!(printed, "1 deleted\n");
@@ -132,6 +136,7 @@ const LOOKS: &[&[&str]] = &[
     &["topic", "show", "mail"],
     &["timeline", "mail"],
     &["top"],
+    &["health"],
 ];
 
 /// Every command of the program with these words before it, by its help.
@@ -175,6 +180,26 @@ fn every_change_of_a_careful_profile_needs_a_yes() {
         let name = command.join(" ") + " ";
         assert_eq!(listed.iter().any(|listed| listed.starts_with(&name)), calls, "{name}");
     }
+    assert!(cli.server.stop().success());
+}
+
+/// The lines are typed, so that the command waits for as long as the test does.
+#[test]
+fn long_work_shows_how_far_it_is_on_a_terminal() {
+    let cli = Cli::start();
+    let mut terminal = Terminal::start(cli.command(&["add", "mail", "--lines", "-"]), 80, 24);
+    terminal.press("{\"id\":\"a\"}\n");
+    terminal.wait_for(|line| line.contains("linger: add: 1 line, "));
+    terminal.press("no JSON\n");
+    terminal.wait_for(|line| {
+        line == "linger: add: stdin, line 2: is no definition of a job: expected ident at column 2"
+    });
+    terminal.wait_for(|line| line.contains("linger: add: 2 lines, "));
+    terminal.press("\u{4}");
+    let left = terminal.wait();
+    assert_eq!(left.code, Some(1), "{left:?}");
+    assert!(left.text.contains("1 added, 0 there already, 1 failed"), "{left:?}");
+    assert!(!left.text.contains("lines, "), "the line is gone: {left:?}");
     assert!(cli.server.stop().success());
 }
 

@@ -109,7 +109,7 @@ fn definitions_that_were_added_before_a_kill_are_recognised() {
     server.kill();
     let away = add();
     assert_eq!((away.code, away.stdout.as_str()), (Some(6), ""), "{away:?}");
-    assert!(away.stderr.contains("lines 1 to 100, which may be added again"), "{away:?}");
+    assert!(away.stderr.contains("jobs, lines 1 to 100, which may be added again"), "{away:?}");
     let server = start();
     assert_eq!(add().stdout, "0 added, 250 there already, 0 failed\n");
     assert!(server.stop().success());

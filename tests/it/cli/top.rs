@@ -174,7 +174,10 @@ fn keys_are_read_although_stdin_is_a_file() {
     assert_eq!((left.code, left.is_restored), (Some(0), true), "{left:?}");
     let left = start_top_under(&cli, &[&["setsid"][..], &without_stdin].concat(), &[]).wait();
     assert_eq!((left.code, left.is_restored), (Some(1), true), "{left:?}");
-    assert!(left.text.starts_with("linger: the terminal cannot be used: no keys can be read: "), "{left:?}");
+    assert!(
+        left.text.starts_with("linger: top: the terminal cannot be used: no keys can be read: "),
+        "{left:?}"
+    );
     assert!(cli.server.stop().success());
 }
 
@@ -251,7 +254,7 @@ fn a_server_that_never_answers_is_named_before_the_terminal_is_taken() {
     let command = command_in(home.path(), &["top", "--url", &url, "--timeout", "200ms"]);
     let left = Terminal::start(command, 80, 24).wait();
     assert_eq!((left.code, left.is_restored), (Some(6), true), "{left:?}");
-    assert!(left.text.starts_with("linger: version: ") && left.text.contains(&url), "{left:?}");
+    assert!(left.text.starts_with("linger: top: ") && left.text.contains(&url), "{left:?}");
 }
 
 #[test]

@@ -215,8 +215,51 @@ async fn only_a_trusted_certificate_is_accepted() {
     ready("127.0.0.1", Trust::AnyCertificate).await.expect("any name is accepted");
     for (host, trust) in [("localhost", wrong), ("127.0.0.1", right), ("localhost", Trust::SystemRoots)] {
         let failure = ready(host, trust.clone()).await.expect_err("is not trusted");
-        let is_lasting = matches!(failure, Error::NotConnected { is_permanent: true, .. });
+        let is_lasting =
+            matches!(failure, Error::Untrusted { .. } | Error::NotConnected { is_permanent: true, .. });
         assert!(is_lasting, "{host}, {trust:?}: {failure:?}");
     }
     assert!(server.stop().success());
+}
+
+/// `openssl req -x509` makes a certificate of an authority, which curl, Go and Python take from a server.
+#[tokio::test]
+async fn a_server_may_use_a_trusted_certificate_of_an_authority_itself() {
+    for (not_after, is_valid) in [(4096, true), (2020, false)] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| directory.path().join(name);
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a valid name");
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.not_after = rcgen::date_time_ymd(not_after, 1, 1);
+        let new_certificate = |name: &str| {
+            let key = rcgen::KeyPair::generate().expect("a key");
+            let certificate = params.self_signed(&key).expect("is made").pem();
+            fs::write(path(name), certificate).expect("can be written");
+            key.serialize_pem()
+        };
+        new_certificate("other.pem");
+        fs::write(path("key.pem"), new_certificate("cert.pem")).expect("can be written");
+        let settings = "[tls]\ncertificate = 'cert.pem'\nkey = 'key.pem'\n";
+        fs::write(path("linger.toml"), settings).expect("can be written");
+        let server = serve(directory.path());
+        let ready = async |host: &str, file: &str| {
+            let url = ServerUrl::new(format!("{host}:{}", server.address.port()), true);
+            let trust = Trust::RootsFile(path(file));
+            let options = Options { trust, address: Some(server.address), ..Options::default() };
+            Client::new(&url, options).expect("the options are valid").ready().await
+        };
+        let right = ready("localhost", "cert.pem").await;
+        assert_eq!(right.is_ok(), is_valid, "{right:?}");
+        if let Err(failure) = right {
+            assert!(failure.to_string().ends_with("it expired at 2020-01-01T00:00:00Z"), "{failure}");
+        }
+        let wrong_name = ready("127.0.0.1", "cert.pem").await.expect_err("is for another name");
+        assert!(matches!(wrong_name, Error::NotConnected { is_permanent: true, .. }), "{wrong_name:?}");
+        let names = "it is for localhost, and not for 127.0.0.1";
+        assert_eq!(wrong_name.to_string().ends_with(names), is_valid, "{wrong_name}");
+        // Another one with the same names and another key.
+        let other = ready("localhost", "other.pem").await.expect_err("is not trusted");
+        assert_eq!(matches!(other, Error::Untrusted { .. }), is_valid, "{other:?}");
+        assert!(server.stop().success());
+    }
 }

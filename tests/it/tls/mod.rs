@@ -204,6 +204,29 @@ fn health_works_over_tls() {
     assert!(server.stop().success());
 }
 
+/// The sentence says how to trust a server, and doing so helps.
+#[test]
+fn a_certificate_that_is_not_trusted_can_be_trusted_as_the_error_says() {
+    let directory = directory();
+    write_certificate(directory.path());
+    let server = Server::serve(&[], &[], directory.path());
+    let url = format!("https://localhost:{}", server.address.port());
+    let topics = |certificates: Option<&str>| {
+        let mut command = linger(&["topics", "--text", "--url", &url], directory.path());
+        command.envs(certificates.map(|file| ("SSL_CERT_FILE", file)));
+        command.output().expect("linger runs")
+    };
+    let refused = topics(None);
+    let expected = "linger: topics: the certificate of the server is not trusted: no root certificate that is trusted here \
+        issued it (https://localhost:";
+    let message = stderr(&refused);
+    assert!(message.starts_with(expected) && message.contains("profile set NAME --ca FILE"), "{message}");
+    assert_eq!(refused.status.code(), Some(1));
+    let trusted = topics(Some("cert.pem"));
+    assert!(trusted.status.success(), "{}", stderr(&trusted));
+    assert!(server.stop().success());
+}
+
 #[test]
 fn health_over_tls_reports_a_server_without_tls() {
     let directory = tempfile::tempdir().expect("a directory");
