@@ -19,14 +19,13 @@ use super::{
     profile::ProfileCommand,
     settings::{DirectoryFlag, EngineFlags, FileFlag, ListenFlag, Settings},
     timeline::TimelineArgs,
+    tips,
+    token::TokenCommand,
     top::TopArgs,
     topics::{TopicCommand, TopicsArgs},
     work::WorkArgs,
 };
-use crate::{
-    auth::Scope,
-    job::{TopicPattern, parse_duration},
-};
+use crate::job::parse_duration;
 
 /// The whole command line. Flags before the command mean the same as flags after it.
 #[derive(Debug, Parser)]
@@ -76,7 +75,7 @@ pub(super) enum Command {
     /// Show or check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Make tokens for clients
+    /// Make, list and remove the tokens of clients
     #[command(subcommand)]
     Token(TokenCommand),
     /// Add a job, or many of them
@@ -86,7 +85,7 @@ pub(super) enum Command {
     #[command(after_help = help::POP)]
     Pop(PopArgs),
     /// Finish a reserved job: it is done and gone
-    #[command(after_help = help::CALLS)]
+    #[command(aliases = ["ack", "done"], after_help = help::CALLS)]
     Finish(FinishArgs),
     /// Give a reserved job back, for another attempt
     #[command(after_help = help::CALLS)]
@@ -104,7 +103,7 @@ pub(super) enum Command {
     #[command(after_help = help::CALLS)]
     Reschedule(RescheduleArgs),
     /// Delete jobs in any state, also while workers have them
-    #[command(after_help = help::CALLS)]
+    #[command(aliases = ["delete", "rm"], after_help = help::CALLS)]
     Cancel(CancelArgs),
     /// List, requeue or delete dead letters
     #[command(subcommand)]
@@ -156,14 +155,6 @@ pub(super) enum ConfigCommand {
     Check(Settings),
     /// Print the defaults as TOML, with the documentation of every key
     Default,
-}
-
-/// The commands of `linger token`.
-#[derive(Debug, Subcommand)]
-pub(super) enum TokenCommand {
-    /// Make a token: prints its entry for the tokens file on stdout, and the token on stderr
-    #[command(after_help = help::TOKEN_NEW)]
-    New(NewTokenArgs),
 }
 
 /// Arguments of `linger health`.
@@ -284,27 +275,6 @@ pub(super) struct MoveArgs {
     engine: EngineFlags,
 }
 
-/// Arguments of `linger token new`.
-#[derive(Debug, Args)]
-pub(super) struct NewTokenArgs {
-    /// Name of the client; shown in the log
-    #[arg(long, default_value = "unnamed")]
-    pub name: String,
-    /// What it allows: add, work, read, admin (which allows the other three too); may be repeated
-    #[arg(long = "scope", required = true, value_name = "SCOPE", value_delimiter = ',', value_parser = parse_scope)]
-    pub scopes: Vec<Scope>,
-    /// For which topics: a name, or a prefix followed by *; may be repeated [default: all]
-    #[arg(long = "topic", value_name = "TOPIC", value_parser = TopicPattern::parse)]
-    pub topics: Vec<TopicPattern>,
-    /// Append the entry to this file, which is made if it is missing, and print the token on stdout
-    #[arg(long, value_name = "FILE")]
-    pub append: Option<PathBuf>,
-}
-
-fn parse_scope(text: &str) -> Result<Scope, String> {
-    Scope::parse(text).ok_or_else(|| "must be add, work, read or admin".to_owned())
-}
-
 impl Command {
     /// The settings given after the command.
     fn settings(&self) -> Settings {
@@ -329,7 +299,7 @@ impl Command {
             }
             Self::Bench(arguments) => arguments.settings(),
             Self::Config(ConfigCommand::Default)
-            | Self::Token(TokenCommand::New(_))
+            | Self::Token(_)
             | Self::Add(_)
             | Self::Pop(_)
             | Self::Finish(_)
@@ -358,7 +328,13 @@ impl Command {
 /// What is wrong with it, or the help that was requested.
 pub(super) fn parse(words: &[OsString]) -> Result<(Command, Settings), clap::Error> {
     let mut line = Cli::command();
-    let matches = line.try_get_matches_from_mut(words)?;
+    let matches = line.try_get_matches_from_mut(words).or_else(|mut error| {
+        if tips::asks_for_version(&error, words) {
+            return line.try_get_matches_from_mut(["linger", "--version"]);
+        }
+        tips::improve(&mut error, words);
+        Err(error)
+    })?;
     let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut line))?;
     let before = cli.settings;
     let Some(command) = cli.command else { return Ok((Command::Serve(Settings::default()), before)) };

@@ -33,6 +33,7 @@ mod settings;
 mod terminal;
 mod text;
 mod timeline;
+mod tips;
 mod token;
 mod top;
 mod topics;
@@ -45,7 +46,7 @@ use crate::{
     config::{self, Loaded, Purpose},
     server::{self, RunOutcome},
 };
-use args::{Command, ConfigCommand, StoreCommand, TokenCommand};
+use args::{Command, ConfigCommand, StoreCommand};
 use exit::{Failure, USAGE_ERROR};
 use load::{sources, with_config};
 use output::{print, print_error, print_to_stderr};
@@ -108,7 +109,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             relocate::run(&loaded.config, &arguments)
         }),
         Command::Bench(arguments) => bench::run(&arguments, &settings),
-        Command::Token(TokenCommand::New(arguments)) => token::new(&arguments),
+        Command::Token(command) => token::run(&command),
         Command::Add(arguments) => add::run(&arguments),
         Command::Pop(arguments) => pop::run(&arguments),
         Command::Finish(arguments) => jobs::finish(&arguments),

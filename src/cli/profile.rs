@@ -20,6 +20,7 @@ use super::{
 #[derive(Debug, Subcommand)]
 pub(super) enum ProfileCommand {
     /// List the profiles
+    #[command(alias = "ls")]
     List(ListArgs),
     /// Show a profile
     Show(ShowArgs),
@@ -27,7 +28,10 @@ pub(super) enum ProfileCommand {
     #[command(override_usage = "linger profile set <NAME> [OPTIONS]")]
     Set(SetArgs),
     /// Use a profile where no other is named
-    Use(UseArgs),
+    Use(NameArgs),
+    /// Remove a profile
+    #[command(aliases = ["rm", "delete"])]
+    Remove(NameArgs),
 }
 
 /// Arguments of `linger profile list`.
@@ -71,9 +75,9 @@ pub(super) struct SetArgs {
     form: FormArgs,
 }
 
-/// Arguments of `linger profile use`.
+/// Arguments of `linger profile use` and `linger profile remove`.
 #[derive(Debug, Args)]
-pub(super) struct UseArgs {
+pub(super) struct NameArgs {
     /// Name of the profile
     name: String,
     #[command(flatten)]
@@ -86,7 +90,8 @@ pub(super) fn run(command: &ProfileCommand) -> ExitCode {
         ProfileCommand::List(ListArgs { form }) => ("profile list", form),
         ProfileCommand::Show(ShowArgs { form, .. }) => ("profile show", form),
         ProfileCommand::Set(SetArgs { form, .. }) => ("profile set", form),
-        ProfileCommand::Use(UseArgs { form, .. }) => ("profile use", form),
+        ProfileCommand::Use(NameArgs { form, .. }) => ("profile use", form),
+        ProfileCommand::Remove(NameArgs { form, .. }) => ("profile remove", form),
     };
     let output = Output::new(name, *form);
     let ended = Profiles::path().and_then(|path| {
@@ -95,7 +100,8 @@ pub(super) fn run(command: &ProfileCommand) -> ExitCode {
             ProfileCommand::List(_) => list(&output, &profiles),
             ProfileCommand::Show(ShowArgs { name, .. }) => show(&output, &profiles, name.as_deref()),
             ProfileCommand::Set(arguments) => set(&output, profiles, arguments, &path),
-            ProfileCommand::Use(UseArgs { name, .. }) => choose(&output, profiles, name, &path),
+            ProfileCommand::Use(NameArgs { name, .. }) => choose(&output, profiles, name, &path),
+            ProfileCommand::Remove(NameArgs { name, .. }) => remove(&output, profiles, name, &path),
         }
     });
     let exit = ended.map_or_else(|failure| output.fail(&failure), |()| Exit::Done);
@@ -192,4 +198,13 @@ fn choose(output: &Output, mut profiles: Profiles, name: &str, path: &Path) -> R
     profiles.default = Some(name.to_owned());
     profiles.write(path)?;
     print(output, &profiles, name)
+}
+
+/// Removes a profile. If it was in use, none is.
+fn remove(output: &Output, mut profiles: Profiles, name: &str, path: &Path) -> Result<(), Failure> {
+    profiles.named(name)?;
+    profiles.profiles.remove(name);
+    profiles.default.take_if(|default| default == name);
+    profiles.write(path)?;
+    output.print(|| format!("{name}  removed"), &json!({ "name": name, "removed": true }).to_string())
 }

@@ -1,24 +1,107 @@
-//! `linger token new`: makes a token for a client, and the entry for the server's file of tokens.
+//! `linger token`: makes a token for a client and the entry for the server's file of tokens; lists and removes entries.
 
 use std::{
     fs::{self, OpenOptions},
     io::{ErrorKind, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
+use clap::{Args, Subcommand};
+use serde_json::json;
+
 use super::{
-    args::NewTokenArgs,
-    output::{print, print_error, print_to_stderr, usage_error},
+    exit::{Exit, Failure},
+    help,
+    output::{FormArgs, Output, print, print_error, print_to_stderr, usage_error},
+    text::table,
 };
-use crate::auth;
+use crate::{
+    auth::{self, Caller, Scope},
+    job::TopicPattern,
+};
+
+/// The commands of `linger token`.
+#[derive(Debug, Subcommand)]
+pub(super) enum TokenCommand {
+    /// Make a token: prints its entry for the tokens file on stdout, and the token on stderr
+    #[command(after_help = help::TOKEN_NEW)]
+    New(NewTokenArgs),
+    /// List the tokens of a file by name, with what each allows
+    #[command(alias = "ls")]
+    List(ListTokensArgs),
+    /// Remove the entries of a name from a file of tokens
+    #[command(aliases = ["revoke", "rm", "delete"])]
+    Remove(RemoveTokenArgs),
+}
+
+/// Arguments of `linger token new`.
+#[derive(Debug, Args)]
+pub(super) struct NewTokenArgs {
+    /// Name of the client; shown in the log and in the histories of jobs [default without --append: unnamed]
+    #[arg(long)]
+    name: Option<String>,
+    /// What it allows: add, work, read, admin (which allows the other three too); may be repeated
+    #[arg(long = "scope", required = true, value_name = "SCOPE", value_delimiter = ',', value_parser = parse_scope)]
+    scopes: Vec<Scope>,
+    /// For which topics: a name, or a prefix followed by *; may be repeated [default: all]
+    #[arg(long = "topic", value_name = "TOPIC", value_parser = TopicPattern::parse)]
+    topics: Vec<TopicPattern>,
+    /// Append the entry to this file, which is made if it is missing, and print the token on stdout
+    #[arg(long, value_name = "FILE", requires = "name")]
+    append: Option<PathBuf>,
+}
+
+/// Arguments of `linger token list`.
+#[derive(Debug, Args)]
+pub(super) struct ListTokensArgs {
+    /// The file of tokens
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    #[command(flatten)]
+    form: FormArgs,
+}
+
+/// Arguments of `linger token remove`.
+#[derive(Debug, Args)]
+pub(super) struct RemoveTokenArgs {
+    /// Name of the client
+    name: String,
+    /// The file of tokens
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+fn parse_scope(text: &str) -> Result<Scope, String> {
+    Scope::parse(text).ok_or_else(|| "must be add, work, read or admin".to_owned())
+}
+
+/// Runs the command.
+pub(super) fn run(command: &TokenCommand) -> ExitCode {
+    match command {
+        TokenCommand::New(arguments) => new(arguments),
+        TokenCommand::List(ListTokensArgs { file, form }) => {
+            let output = Output::new("token list", *form);
+            let listed = list(&output, file);
+            listed.map_or_else(|failure| output.fail(&failure), |()| Exit::Done).into()
+        }
+        TokenCommand::Remove(RemoveTokenArgs { name, file }) => match remove(name, file) {
+            Ok(done) => print(&done),
+            Err(problem) => {
+                print_error(&format_args!("{}: {problem}", file.display()));
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
 
 /// Makes a token. Its entry goes to stdout and the token to stderr, so that a redirected stdout is a file of tokens; with
 /// `--append` the entry goes to that file and the token to stdout.
-pub(super) fn new(arguments: &NewTokenArgs) -> ExitCode {
+fn new(arguments: &NewTokenArgs) -> ExitCode {
+    let name = arguments.name.as_deref().unwrap_or("unnamed");
     let token = auth::generate_token();
-    let entry = auth::token_entry(&arguments.name, &token, &arguments.scopes, &arguments.topics);
+    let entry = auth::token_entry(name, &token, &arguments.scopes, &arguments.topics);
     if auth::parse_tokens(&entry).is_err() {
         return usage_error(&"--name must be 1 to 64 printable ASCII characters");
     }
@@ -29,7 +112,7 @@ pub(super) fn new(arguments: &NewTokenArgs) -> ExitCode {
         ));
         return print(&entry);
     };
-    if let Err(problem) = append(file, &entry) {
+    if let Err(problem) = append(file, name, &entry) {
         print_error(&format_args!("{}: {problem}", file.display()));
         return ExitCode::FAILURE;
     }
@@ -37,13 +120,59 @@ pub(super) fn new(arguments: &NewTokenArgs) -> ExitCode {
     print(&format!("{token}\n"))
 }
 
-/// Appends an entry to a file of tokens, which is created if it is missing. An invalid file stays unchanged.
-fn append(file: &Path, entry: &str) -> Result<(), String> {
+/// Lists the tokens of a file, without their hashes.
+fn list(output: &Output, file: &Path) -> Result<(), Failure> {
+    let unusable = |why: String| Failure::usage(format!("{}: {why}", file.display()));
+    let text = fs::read_to_string(file).map_err(|error| unusable(error.to_string()))?;
+    let callers = auth::list_tokens(&text).map_err(unusable)?;
+    let mut rows = vec![["NAME", "SCOPES", "TOPICS"].map(str::to_owned).to_vec()];
+    for caller in &callers {
+        let scopes: Vec<_> = caller.scopes().iter().map(ToString::to_string).collect();
+        let topics = caller.topics.patterns();
+        let topics: Option<Vec<_>> = topics.map(|topics| topics.iter().map(ToString::to_string).collect());
+        if !output.is_text() {
+            let entry = json!({ "name": &*caller.name, "scopes": scopes, "topics": topics });
+            output.print(String::new, &entry.to_string())?;
+        }
+        let topics = topics.map_or("all".to_owned(), |topics| topics.join(","));
+        rows.push(vec![caller.name.to_string(), scopes.join(","), topics]);
+    }
+    if output.is_text() { output.print(|| table(&rows), "") } else { Ok(()) }
+}
+
+/// Removes the entries of a name. The file stays the same one, for a container mounts it by its identity, and its owner and
+/// rights must not change.
+fn remove(name: &str, file: &Path) -> Result<String, String> {
+    let before = fs::read_to_string(file).map_err(|error| format!("cannot be read: {error}"))?;
+    let (after, count) = auth::without_token(&before, name)?;
+    // One write, after which the file is valid already, so that a server that reads it meanwhile sees the entries or none.
+    let mut bytes = after.clone().into_bytes();
+    bytes.resize(before.len(), b'\n');
+    let written = OpenOptions::new().write(true).open(file).and_then(|opened| {
+        opened.write_all_at(&bytes, 0)?;
+        opened.set_len(after.len() as u64)?;
+        opened.sync_all()
+    });
+    written.map_err(|error| format!("cannot be written: {error}"))?;
+    let removed = if count == 1 { "1 token".to_owned() } else { format!("{count} tokens") };
+    Ok(format!(
+        "{}: {removed} of {name} removed; a server refuses it once it has had SIGHUP\n",
+        file.display()
+    ))
+}
+
+/// Appends an entry to a file of tokens, which is created if it is missing. An invalid file stays unchanged, and so does one
+/// that has the name: the log and the histories of jobs could not tell two clients of one name apart.
+fn append(file: &Path, name: &str, entry: &str) -> Result<(), String> {
     let before = match fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         Err(error) => return Err(format!("cannot be read: {error}")),
     };
+    let has_name = |callers: Vec<Caller>| callers.iter().any(|caller| *caller.name == *name);
+    if auth::list_tokens(&before).is_ok_and(has_name) {
+        return Err(format!("has a token named {name:?} already; `linger token remove` removes it"));
+    }
     let gap = match before.as_bytes() {
         [] => "",
         [.., b'\n'] => "\n",

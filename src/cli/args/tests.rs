@@ -73,6 +73,52 @@ fn invalid_command_lines_of_health_are_recognised() {
     assert!(!is_health("linger --config health --lisen x") && !is_health("linger verify health --lisen x"));
 }
 
+#[test]
+fn other_words_lead_to_what_was_meant() {
+    for (line, same) in [
+        ("linger delete a b", "linger cancel a b"),
+        ("linger rm a", "linger cancel a"),
+        ("linger ack a", "linger finish a"),
+        ("linger done a --receipt 9f", "linger finish a --receipt 9f"),
+        ("linger dead list mail", "linger dead ls mail"),
+        ("linger profile ls", "linger profile list"),
+        ("linger token revoke shop tokens.toml", "linger token remove shop tokens.toml"),
+    ] {
+        let [line, same] = [line, same].map(|line| format!("{:?}", parsed(line).expect("is valid").0));
+        assert_eq!(line, same);
+    }
+    let version = parsed("linger version").expect_err("prints the version");
+    assert_eq!((version.kind(), version.exit_code()), (ErrorKind::DisplayVersion, 0));
+}
+
+#[test]
+fn tips_name_what_was_meant_and_nothing_else() {
+    for (line, tip, wrong) in [
+        (
+            "linger list",
+            "tip: `linger dead ls TOPIC` lists dead letters and `linger topics` the topics;",
+            "similar",
+        ),
+        ("linger ls", "`linger topics`", "similar"),
+        ("linger put mail {}", "tip: `linger add TOPIC BODY` adds a job", "similar"),
+        ("linger requeue a", "`linger dead requeue TOPIC ID`", "similar"),
+        ("linger topic mail", "tip: `linger topic show mail` shows it", "similar"),
+        ("linger topic ls", "tip: `linger topics` lists them", "similar"),
+        ("linger dead mail", "tip: `linger dead ls mail` lists its dead letters", "similar"),
+        ("linger add mail {} --priority 3", "tip: jobs have no priority", "as a value"),
+        ("linger add mail {} --ttrr 3s", "a similar argument exists: '--ttr'", "as a value"),
+        ("linger serve --port 9712", "tip: --listen takes a port", "as a value"),
+        // A mistyped command is no topic.
+        ("linger topic shwo", "a similar subcommand exists: 'show'", "topic show shwo"),
+        ("linger finsih a", "a similar subcommand exists: 'finish'", "dead ls"),
+    ] {
+        let error = parsed(line).expect_err(line);
+        let text = error.to_string();
+        assert!(text.contains(tip) && !text.contains(wrong), "{line}: {text}");
+        assert_eq!((error.exit_code(), text.matches("tip: ").count()), (2, 1), "{line}: {text}");
+    }
+}
+
 /// clap wraps each line; a paragraph wrapped by hand would be wrapped twice.
 #[test]
 fn no_help_is_wrapped_twice() {

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -127,7 +128,8 @@ fn a_new_token_may_be_appended_to_the_file() {
         run(&words, directory.path())
     };
     let path = directory.path().join("tokens.toml");
-    let made = [&["add,read"][..], &["work", "--scope", "read", "--name", "two"]].map(|words| {
+    let one = ["add,read", "--name", "one"];
+    let made = [&one[..], &["work", "--scope", "read", "--name", "two", "--topic", "a*"]].map(|words| {
         let made = new(words);
         assert!(made.status.success(), "{}", stderr(&made));
         let token = stdout(&made).trim().to_owned();
@@ -139,12 +141,44 @@ fn a_new_token_may_be_appended_to_the_file() {
     assert_eq!(mode & 0o777, 0o600);
     let text = fs::read_to_string(&path).expect("reads");
     assert!(text.contains("scopes = [\"add\",\"read\"]") && text.contains("[\"work\",\"read\"]"), "{text}");
+    // Two clients of one name could not be told apart in logs and histories.
+    for (words, code, message) in
+        [(&one[..], 1, "has a token named \"one\" already"), (&["add"], 2, "--name <NAME>")]
+    {
+        let refused = new(words);
+        assert_eq!(refused.status.code(), Some(code), "{}", stderr(&refused));
+        assert!(stderr(&refused).contains(message), "{}", stderr(&refused));
+        assert_eq!(fs::read_to_string(&path).expect("reads"), text);
+    }
+    let token = |words: &[&str]| {
+        let done = run(&[&["token"], words].concat(), directory.path());
+        assert!(done.status.success(), "{words:?}: {}", stderr(&done));
+        stdout(&done)
+    };
+    let listed = "NAME  SCOPES     TOPICS\none   add,read   all\ntwo   work,read  a*\n";
+    assert_eq!(token(&["list", "tokens.toml", "--text"]), listed);
+    let json = "{\"name\":\"one\",\"scopes\":[\"add\",\"read\"],\"topics\":null}\n";
+    assert!(token(&["list", "tokens.toml"]).starts_with(json), "{}", token(&["list", "tokens.toml"]));
     let server = serve_with(&path, directory.path());
-    assert_eq!(made.map(|token| status(&server, &token)), [200, 200]);
+    assert_eq!(made.each_ref().map(|token| status(&server, token)), [200, 200]);
+    let before = fs::metadata(&path).expect("is there");
+    assert!(token(&["remove", "one", "tokens.toml"]).contains("1 token of one removed"));
+    let after = fs::metadata(&path).expect("is there");
+    // A container has mounted this very file.
+    assert_eq!([before.ino(), before.mode().into()], [after.ino(), after.mode().into()]);
+    assert_eq!(token(&["list", "tokens.toml", "--text"]), "NAME  SCOPES     TOPICS\ntwo   work,read  a*\n");
     assert!(server.stop().success());
+    let server = serve_with(&path, directory.path());
+    assert_eq!(made.map(|token| status(&server, &token)), [401, 200]);
+    assert!(server.stop().success());
+    for words in [&["remove", "one", "tokens.toml"][..], &["remove", "two", "tokens.toml"]] {
+        let refused = run(&[&["token"], words].concat(), directory.path());
+        assert_eq!(refused.status.code(), Some(1), "{words:?}: {}", stderr(&refused));
+        assert!(stderr(&refused).starts_with("linger: tokens.toml: has no "), "{}", stderr(&refused));
+    }
     // A file that is not a tokens file is not changed.
     fs::write(&path, "[server]\nlisten = 'x'\n").expect("can be written");
-    let refused = new(&["add"]);
+    let refused = new(&["add", "--name", "three"]);
     assert_eq!((refused.status.code(), stdout(&refused)), (Some(1), String::new()));
     assert!(stderr(&refused).contains("tokens.toml: contains something"), "{}", stderr(&refused));
     assert_eq!(fs::read_to_string(&path).expect("reads"), "[server]\nlisten = 'x'\n");
