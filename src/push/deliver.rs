@@ -82,7 +82,8 @@ impl Shared {
         let answered = tokio::select! {
             biased;
             answered = self.answer(permit.outlet(), request, began_us) => answered,
-            () = self.cut.cancelled() => {
+            // An endpoint that sends without a pause uses up the budget of this task.
+            () = tokio::task::unconstrained(self.cut.cancelled()) => {
                 self.metrics.called(job.topic.as_str(), CallResult::Cut, self.since(began_us));
                 return None;
             }

@@ -68,6 +68,35 @@ async fn informational_answers_are_skipped_but_do_not_prolong_a_call() {
 }
 
 #[tokio::test]
+async fn informational_answers_without_a_pause_do_not_prolong_a_call() {
+    let fixture = Fixture::new().await;
+    let peer = async {
+        let mut peer = fixture.receiver.accept().await;
+        peer.read_request().await;
+        peer.stream.into_std().expect("is open")
+    };
+    let (clock, call) = (fixture.clock.clone(), fixture.caller.call(fixture.request()));
+    let flooding = async {
+        let mut stream = soon(peer).await;
+        stream.set_nonblocking(false).expect("can be set");
+        let many = b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n".repeat(8_192);
+        // On a thread of its own, so that the caller always finds something to read.
+        let flood = tokio::task::spawn_blocking(move || {
+            let mut sent = 0_usize;
+            while std::io::Write::write_all(&mut stream, &many).is_ok() {
+                sent += 1;
+                if sent == 4 {
+                    clock.advance(30 * SECOND);
+                }
+            }
+        });
+        flood.await.expect("does not panic");
+    };
+    let (called, ()) = soon(async { tokio::join!(call, flooding) }).await;
+    assert_eq!(called.expect_err("no answer in 30 s"), CallFailure::Timeout);
+}
+
+#[tokio::test]
 async fn of_a_huge_body_only_the_beginning_is_read() {
     let fixture = Fixture::new().await;
     let (called, sent) = fixture
