@@ -4,11 +4,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use hyper::{
     HeaderMap, StatusCode,
-    header::{LOCATION, RETRY_AFTER},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, LOCATION, RETRY_AFTER},
 };
 
 use super::{call::Answer, failure::CallFailure};
-use crate::job::{Delay, Job, Reason, Timestamp, Ttr, parse_duration};
+use crate::job::{Delay, DurationError, Job, Reason, Timestamp, Ttr, parse_duration};
 
 /// What becomes of a job after its call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub fn judge(
 }
 
 fn judge_success(answer: &Answer, step: Duration) -> Outcome {
-    match own_header(&answer.headers, LINGER_HOLD, |text| Ttr::new(duration(text)?.min(Ttr::MAX)).ok()) {
+    match own_header(&answer.headers, LINGER_HOLD, |text| Ttr::new(duration_up_to(text, Ttr::MAX)?).ok()) {
         Ok(None) => Outcome::Finish,
         Ok(Some(ttr)) => Outcome::Hold { ttr },
         Err(detail) => fail("bad_answer", &detail, step, None),
@@ -108,15 +108,16 @@ fn judge_refusal(answer: &Answer, step: Duration, max_retry_after: Duration, now
     let word = format!("http_{}", status.as_u16());
     let detail = match answer.headers.get(LOCATION).filter(|_| status.is_redirection()) {
         Some(target) => format!("not followed to {}", String::from_utf8_lossy(target.as_bytes())),
-        None => String::from_utf8_lossy(&answer.body).into_owned(),
+        None => body_detail(answer),
     };
     if status == StatusCode::GONE {
         return Outcome::Bury { reason: reason(&word, &detail) };
     }
     let retry_after = retry_after(&answer.headers, now);
-    let retry_in = match own_header(&answer.headers, LINGER_RETRY, parse_retry) {
+    let retry_in = match own_header(&answer.headers, LINGER_RETRY, |text| parse_retry(text, max_retry_after))
+    {
         Ok(Some(Retry::Never)) => return Outcome::Bury { reason: reason(&word, &detail) },
-        Ok(Some(Retry::In(delay))) => delay.min(max_retry_after),
+        Ok(Some(Retry::In(delay))) => delay,
         Ok(None) => retry_after.map_or(step, |after| step.max(after.min(max_retry_after))),
         Err(detail) => return fail("bad_answer", &detail, step, Some(answer)),
     };
@@ -147,8 +148,8 @@ enum Retry {
     In(Duration),
 }
 
-fn parse_retry(text: &str) -> Option<Retry> {
-    if text == "no" { Some(Retry::Never) } else { duration(text).map(Retry::In) }
+fn parse_retry(text: &str, max: Duration) -> Option<Retry> {
+    if text == "no" { Some(Retry::Never) } else { duration_up_to(text, max).map(Retry::In) }
 }
 
 /// Reads a header of Linger's own; the error says what is wrong with it.
@@ -157,13 +158,47 @@ fn own_header<T>(
     name: &str,
     parse: impl Fn(&str) -> Option<T>,
 ) -> Result<Option<T>, String> {
-    let Some(value) = headers.get(name) else { return Ok(None) };
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(format!("more than one header {name}"));
+    }
     let parsed = value.to_str().ok().and_then(|text| parse(text.trim()));
     parsed.map(Some).ok_or_else(|| format!("cannot read the header {name}"))
 }
 
-fn duration(text: &str) -> Option<Duration> {
-    parse_duration(text).ok()
+/// A duration, shortened to `max`; `None` if the text is none.
+fn duration_up_to(text: &str, max: Duration) -> Option<Duration> {
+    match parse_duration(text) {
+        Ok(duration) => Some(duration.min(max)),
+        Err(DurationError::TooLarge) => Some(max),
+        Err(DurationError::Negative | DurationError::TooLong | DurationError::Malformed) => None,
+    }
+}
+
+/// The beginning of a body, or a description of one that is not text: a reason is for people.
+fn body_detail(answer: &Answer) -> String {
+    let encoding = answer.headers.get(CONTENT_ENCODING).filter(|encoding| *encoding != "identity");
+    let text = String::from_utf8_lossy(&answer.body);
+    let kind = match encoding {
+        Some(_) if answer.body.is_empty() => return String::new(),
+        Some(encoding) => format!("encoded as {}", String::from_utf8_lossy(encoding.as_bytes())),
+        None if is_readable(&text) => return text.into_owned(),
+        None => "not text".to_owned(),
+    };
+    let length = answer.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    match length {
+        Some(length) => format!("a body of {length} bytes, {kind}"),
+        None => format!("a body, {kind}"),
+    }
+}
+
+/// Whether at most a tenth of a text is control characters and bytes that are no UTF-8. A text in another character set, or
+/// one that is cut within a character, has some.
+fn is_readable(text: &str) -> bool {
+    let is_unreadable = |c: char| c == char::REPLACEMENT_CHARACTER || c.is_control() && !c.is_whitespace();
+    let unreadable = text.chars().filter(|c| is_unreadable(*c)).count();
+    unreadable <= text.chars().count().div_ceil(10)
 }
 
 /// How long `Retry-After` asks to wait: a number of seconds, or an HTTP date. What is neither is ignored.

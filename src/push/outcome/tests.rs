@@ -20,6 +20,13 @@ fn answer(status: u16, headers: &[(&'static str, &'static str)], body: &[u8]) ->
     Ok(Answer { status, headers: headers.collect(), body: body.to_vec() })
 }
 
+/// An answer in which a header is there twice.
+fn answer_with_two(name: &'static str, status: u16) -> Result<Answer, CallFailure> {
+    let mut answer = answer(status, &[(name, "10m")], b"")?;
+    answer.headers.append(name, hyper::header::HeaderValue::from_static("1s"));
+    Ok(answer)
+}
+
 fn judged(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
     judge(&answer(status, headers, b""), STEP, MAX, now())
 }
@@ -90,6 +97,8 @@ fn an_endpoint_may_hold_a_job() {
         (" 5s ", 5),
         ("25h", 86_400),
         ("30d", 86_400),
+        ("999999999999d", 86_400),
+        ("99999999999999999999999999", 86_400),
     ] {
         let Outcome::Hold { ttr } = judged(202, &[("linger-hold", text)]) else { panic!("{text}") };
         assert_eq!(ttr.as_duration().as_secs(), seconds, "{text}");
@@ -98,16 +107,18 @@ fn an_endpoint_may_hold_a_job() {
         let (reason, ..) = failed(judged(200, &[("linger-hold", text)]));
         assert_eq!(reason, "bad_answer: cannot read the header linger-hold", "{text}");
     }
+    let twice = judge(&answer_with_two("linger-hold", 200), STEP, MAX, now());
+    assert_eq!(failed(twice).0, "bad_answer: more than one header linger-hold");
     assert_eq!(failed(judged(500, &[("linger-hold", "soon")])).0, "http_500");
 }
 
 #[test]
 fn an_endpoint_may_set_the_next_attempt() {
-    for (text, seconds) in [("5m", 300), ("0", 0), ("1s", 1), ("48h", 86_400)] {
+    for (text, seconds) in [("5m", 300), ("0", 0), ("1s", 1), ("48h", 86_400), ("1000000d", 86_400)] {
         let headers = [("linger-retry", text), ("retry-after", "7000")];
         assert_eq!(failed(judged(500, &headers)).1, seconds, "{text}");
     }
-    for text in ["", "never", "No", "1000000d"] {
+    for text in ["", "never", "No"] {
         let (reason, seconds, overloaded) = failed(judged(503, &[("linger-retry", text)]));
         assert_eq!(
             (reason.as_str(), seconds),
@@ -116,6 +127,9 @@ fn an_endpoint_may_set_the_next_attempt() {
         );
         assert!(overloaded);
     }
+    let twice = judge(&answer_with_two("linger-retry", 503), STEP, MAX, now());
+    let expected = ("bad_answer: more than one header linger-retry".to_owned(), 100, true);
+    assert_eq!(failed(twice), expected);
 }
 
 #[test]
@@ -184,10 +198,27 @@ fn the_reason_has_the_beginning_of_the_answer() {
     assert_eq!(reason(b"out of stock"), "http_500: out of stock");
     assert_eq!(reason(b"\r\n <p>\x1b[31mno\x00 </p>\n"), "http_500: <p> [31mno  </p>");
     assert_eq!(reason(&[b'x'; 512]), format!("http_500: {}", "x".repeat(512)));
-    // Each byte that is no UTF-8 is shown as a character of three bytes.
-    assert_eq!(reason(&[0xff; 512]), format!("http_500: {}", "\u{fffd}".repeat(170)));
+    assert_eq!(reason(b"Ung\xfcltige Bestellung"), "http_500: Ung\u{fffd}ltige Bestellung");
+    assert_eq!(reason(&"\u{20ac}".repeat(171).as_bytes()[..512]).matches('\u{20ac}').count(), 170);
     let moved = judge(&answer(307, &[("location", "https://b.example/x")], b"Moved"), STEP, MAX, now());
     assert_eq!(failed(moved).0, "http_307: not followed to https://b.example/x");
+}
+
+#[test]
+fn a_body_that_is_no_text_is_described() {
+    let reason = |headers: &[(&'static str, &'static str)], body: &[u8]| {
+        failed(judge(&answer(500, headers, body), STEP, MAX, now())).0
+    };
+    let gzip = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x4b\x2a\x2d\x4a\x04\x00";
+    let gzip_headers = [("content-encoding", "gzip"), ("content-length", "65")];
+    assert_eq!(reason(&gzip_headers, gzip), "http_500: a body of 65 bytes, encoded as gzip");
+    assert_eq!(reason(&gzip_headers[..1], gzip), "http_500: a body, encoded as gzip");
+    assert_eq!(reason(&[("content-encoding", "identity")], b"no stock"), "http_500: no stock");
+    assert_eq!(reason(&gzip_headers[..1], b""), "http_500");
+    assert_eq!(reason(&[("content-length", "16")], gzip), "http_500: a body of 16 bytes, not text");
+    for body in [&[0xff; 512][..], b"n\0o\0 \0s\0t\0o\0c\0k\0", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"] {
+        assert_eq!(reason(&[], body), "http_500: a body, not text", "{body:?}");
+    }
 }
 
 proptest! {
