@@ -27,6 +27,7 @@ pub(super) struct Connector {
     tls: ClientTls,
     networks: AddressPolicy,
     connect_timeout: Duration,
+    clock: Arc<dyn Clock>,
 }
 
 impl Connector {
@@ -39,10 +40,11 @@ impl Connector {
         resolver: Arc<dyn Resolver>,
     ) -> Result<Self, String> {
         Ok(Self {
-            names: Names::new(resolver, clock),
+            names: Names::new(resolver, clock.clone()),
             tls: ClientTls::new(settings.ca_file.as_deref())?,
             networks: settings.networks.clone(),
             connect_timeout: settings.connect_timeout,
+            clock,
         })
     }
 
@@ -60,7 +62,7 @@ impl Connector {
                 Box::new(connected.unwrap_or(Err(CallFailure::ConnectTimeout))?)
             }
         };
-        Connection::new(stream).await
+        Connection::new(stream, self.clock.now_micros()).await
     }
 
     /// The addresses of a host that may be called; at least one.

@@ -31,6 +31,8 @@ pub(super) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     /// Carries the bytes; `None` once the connection has ended.
     driver: Option<Driver>,
+    /// When it was opened, in microseconds.
+    opened_us: i64,
 }
 
 type Driver = Box<http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>>;
@@ -39,13 +41,18 @@ impl Connection {
     /// Largest head of an answer, in bytes. An answer has at most 100 headers, which is hyper's default.
     const MAX_HEAD: usize = 16 * 1_024;
 
-    pub async fn new(stream: Box<dyn Stream>) -> Result<Self, CallFailure> {
+    pub async fn new(stream: Box<dyn Stream>, opened_us: i64) -> Result<Self, CallFailure> {
         let mut options = http1::Builder::new();
         // The first limit ends a head that is not complete yet.
         options.max_buf_size(Self::MAX_HEAD).max_header_size(Self::MAX_HEAD);
         let opened = options.handshake(TokioIo::new(stream)).await;
         let (sender, driver) = opened.map_err(|error| failure(&error))?;
-        Ok(Self { sender, driver: Some(Box::new(driver)) })
+        Ok(Self { sender, driver: Some(Box::new(driver)), opened_us })
+    }
+
+    /// When it was opened, in microseconds.
+    pub fn opened_us(&self) -> i64 {
+        self.opened_us
     }
 
     /// Sends a request and waits for the head of the answer. After an error the connection is of no more use.

@@ -1,4 +1,4 @@
-//! Idle connections by origin. Hands each out to one exchange at a time, and closes those that were idle for too long.
+//! Idle connections by origin. Hands each out to one exchange at a time, and closes those that are too old.
 
 use std::{
     collections::HashMap,
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::connection::Connection;
+use super::{connection::Connection, resolve::Names};
 use crate::{clock::Clock, job::Origin};
 
 /// Idle connections, a limited number.
@@ -32,8 +32,9 @@ struct Idle {
 }
 
 impl Pool {
-    /// A connection is used again if it was idle for at most this long.
-    pub const MAX_IDLE: Duration = Duration::from_secs(120);
+    /// A connection serves calls that begin up to this long after it was opened, however busy it is, so that a name that
+    /// moves is followed within a minute. Its addresses may have been known for a while before it was opened.
+    pub const MAX_AGE: Duration = Duration::from_secs(60).checked_sub(Names::KEEP).expect("is less");
     /// How often idle connections are closed that are too old or that the peer has closed.
     const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
@@ -51,7 +52,7 @@ impl Pool {
         while found.is_none()
             && let Some(mut last) = idle.pop()
         {
-            let is_usable = last.since_us >= oldest_us && last.connection.is_idle();
+            let is_usable = last.connection.opened_us() >= oldest_us && last.connection.is_idle();
             found = is_usable.then_some(last.connection);
         }
         let removed = before - idle.len();
@@ -98,7 +99,7 @@ impl Pool {
         let oldest_us = self.oldest_us();
         let mut state = self.state();
         for idle in state.by_origin.values_mut() {
-            idle.retain_mut(|idle| idle.since_us >= oldest_us && idle.connection.is_idle());
+            idle.retain_mut(|idle| idle.connection.opened_us() >= oldest_us && idle.connection.is_idle());
         }
         state.by_origin.retain(|_, idle| !idle.is_empty());
         state.count = state.by_origin.values().map(Vec::len).sum();
@@ -107,7 +108,7 @@ impl Pool {
     }
 
     fn oldest_us(&self) -> i64 {
-        self.clock.now_micros() - i64::try_from(Self::MAX_IDLE.as_micros()).expect("is short")
+        self.clock.now_micros() - i64::try_from(Self::MAX_AGE.as_micros()).expect("is short")
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

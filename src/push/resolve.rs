@@ -67,7 +67,7 @@ impl Names {
     /// How many names are looked up at the same time.
     const MAX_LOOKUPS: usize = 32;
     /// How long a result is kept, also that a name does not exist.
-    const KEEP: Duration = Duration::from_secs(5);
+    pub const KEEP: Duration = Duration::from_secs(5);
     /// Expired results are kept up to this many names.
     const PRUNE_FROM: usize = 1_024;
 

@@ -1,12 +1,15 @@
 //! Connections: which are used again, and when a request is sent once more.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    time::Duration,
+};
 
 use socket2::{Domain, Socket, Type};
 
 use super::{
-    fixture::{Fixture, LONG_IDLE, NO_CONTENT, addresses, let_others_run, networks},
-    receiver::soon,
+    fixture::{Fixture, LONG_AGE, NO_CONTENT, addresses, let_others_run, networks},
+    receiver::{Receiver, soon},
 };
 use crate::{config::CallbackSettings, push::CallFailure};
 
@@ -107,7 +110,7 @@ async fn a_bad_answer_or_a_timeout_on_a_kept_connection_is_not_tried_again() {
             .call(async {
                 peer.answer(if is_late { b"" } else { b"SSH-2.0-OpenSSH_9.6\r\n" }).await;
                 if is_late {
-                    fixture.clock.advance(std::time::Duration::from_secs(30));
+                    fixture.clock.advance(Duration::from_secs(30));
                 }
             })
             .await;
@@ -139,12 +142,12 @@ async fn bytes_that_arrive_while_a_connection_is_idle_are_no_answer() {
 }
 
 #[tokio::test]
-async fn a_connection_is_closed_after_two_minutes_without_a_call() {
+async fn an_old_connection_is_closed() {
     let fixture = Fixture::new().await;
     let (called, peer) = fixture.call_answered(NO_CONTENT).await;
     called.expect("an answer");
     let_others_run().await;
-    fixture.clock.advance(LONG_IDLE);
+    fixture.clock.advance(LONG_AGE);
     soon(peer.closed()).await;
 }
 
@@ -154,9 +157,29 @@ async fn a_connection_that_is_too_old_is_not_used_before_it_is_closed() {
     let (called, _peer) = fixture.call_answered(NO_CONTENT).await;
     called.expect("an answer");
     // No other task runs before the call.
-    fixture.clock.advance(LONG_IDLE);
+    fixture.clock.advance(LONG_AGE);
     let (called, _) = fixture.call_answered(NO_CONTENT).await;
     called.expect("an answer over another connection");
+}
+
+#[tokio::test]
+async fn a_name_that_moves_is_followed_within_a_minute_however_often_it_is_called() {
+    let settings = CallbackSettings { networks: networks(&["loopback"]), ..CallbackSettings::default() };
+    let fixture = Fixture::with(settings).await;
+    let moved = Receiver::listen(Ipv4Addr::new(127, 0, 0, 2), fixture.receiver.port()).await;
+    let call = || fixture.caller.call(fixture.request_to("http://moves.example"));
+    // Known since the lookup, and moved right after it.
+    let (called, mut peer) = soon(async { tokio::join!(call(), fixture.receiver.answer(NO_CONTENT)) }).await;
+    called.expect("an answer");
+    fixture.resolver.push(Ok(addresses(&["127.0.0.2"])));
+    for _ in 0..110 {
+        fixture.clock.advance(Duration::from_millis(500));
+        let (called, _) = soon(async { tokio::join!(call(), peer.answer(NO_CONTENT)) }).await;
+        called.expect("an answer over the same connection");
+    }
+    fixture.clock.advance(Duration::from_millis(500));
+    let (called, _) = soon(async { tokio::join!(call(), moved.answer(NO_CONTENT)) }).await;
+    called.expect("an answer at the new address");
 }
 
 #[tokio::test]
@@ -193,7 +216,7 @@ async fn as_many_connections_are_kept_as_calls_are_allowed() {
         let (called, peer) = soon(both).await;
         called.expect("an answer");
         peers.push(peer);
-        fixture.clock.advance(std::time::Duration::from_millis(1));
+        fixture.clock.advance(Duration::from_millis(1));
     }
     assert_eq!(fixture.caller.idle_connections(), 2);
     soon(peers.remove(0).closed()).await;
