@@ -17,8 +17,8 @@ use super::{
 use crate::{
     clock::Clock,
     job::{
-        Actor, CallRate, Callback, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
-        SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        Actor, CallRate, Callback, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt,
+        SecretId, SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     metrics::QueueMetrics,
 };
@@ -93,6 +93,10 @@ impl Store for Metered {
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
         self.timed("cancel", self.store.cancel(grants)).await
+    }
+
+    async fn postpone(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()> {
+        self.timed("postpone", self.store.postpone(grants, delay)).await
     }
 
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {

@@ -38,8 +38,8 @@ pub use request::{AddJob, Claim, FinishJob, Patch, PurgeCursor, Release, Wait};
 pub use view::{Minute, Span, Timeline, Totals};
 
 use crate::job::{
-    Actor, Attributes, CallRate, Callback, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt,
-    SecretId, SigningKey, SigningSecret, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+    Actor, Attributes, CallRate, Callback, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason,
+    Receipt, SecretId, SigningKey, SigningSecret, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
 };
 
 /// Result of a store operation.
@@ -111,7 +111,7 @@ pub struct EngineInfo {
 ///    [`reserve`](Self::reserve) never returns a job of another outlet. All else is by topic: figures, purges, dead
 ///    letters, settings and scopes. Resuming a topic's delivery notifies the [`Listener`] of its outlets with ready jobs.
 /// 11. A job's [history](crate::job::History) gets an entry in the step that ends a reservation by a release, a bury or its
-///    TTR, that requeues the job, or that changes its due time; no other step changes it. It names who reserved the job, or
+///    TTR, that requeues the job, or in which a caller changes its due time; no other step changes it. It names who reserved the job, or
 ///    who asked for the change.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug + 'static {
@@ -151,6 +151,10 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Cancels reservations that no client has seen: the attempt is not counted, the due time stays, the job
     /// is ready again at once. Stale receipts are ignored.
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()>;
+
+    /// Cancels reservations as [`cancel`](Self::cancel) does, but the jobs are due again only after `delay`: others of their
+    /// outlet come first. This does not become part of their history.
+    async fn postpone(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()>;
 
     /// Finishes jobs, which removes them. Without a receipt a job can be finished while it is reserved, unless
     /// it requires receipts. Items with equal ids are treated in order; repeats do not multiply the work.

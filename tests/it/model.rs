@@ -7,6 +7,7 @@
 
 mod comparing;
 mod lists;
+mod unseen;
 mod values;
 
 use std::{sync::Arc, time::Duration};
@@ -164,7 +165,7 @@ impl<'a> Sequence<'a> {
             79..83 => self.requeue().await,
             83..89 => self.patch().await,
             89..93 => self.delete().await,
-            93..96 => self.cancel().await,
+            93..96 => self.give_back().await,
             96..103 => self.list().await,
             _ => self.change().await,
         }
@@ -338,14 +339,6 @@ impl<'a> Sequence<'a> {
         let engine = self.fixture.store.delete(&scope, ids.clone()).await.expect("answers");
         let model = self.model.delete(&scope, ids).await.expect("answers");
         self.assert_equal(&engine, &model, "delete");
-    }
-
-    async fn cancel(&mut self) {
-        let reservation = self.receipt();
-        self.touched.push(reservation.0.clone());
-        self.log_step(("cancel", &reservation.0));
-        self.fixture.store.cancel(vec![reservation.clone()]).await.expect("cancels");
-        self.model.cancel(vec![reservation]).await.expect("cancels");
     }
 
     async fn configure(&mut self) {

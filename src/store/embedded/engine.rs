@@ -36,8 +36,8 @@ use super::{
 use crate::{
     clock::Clock,
     job::{
-        Actor, CallRate, Callback, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
-        SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        Actor, CallRate, Callback, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt,
+        SecretId, SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
         AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo, Error,
@@ -153,6 +153,10 @@ impl Store for EmbeddedStore {
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
         self.run_weighted(grants.len(), 0, move |txn| ops::cancel(txn, &grants).map(Ok)).await
+    }
+
+    async fn postpone(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()> {
+        self.run_weighted(grants.len(), 0, move |txn| ops::postpone(txn, &grants, delay)).await
     }
 
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {

@@ -45,8 +45,8 @@ use super::{
 };
 use crate::{
     job::{
-        Actor, CallRate, Callback, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
-        SigningKey, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        Actor, CallRate, Callback, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt,
+        SecretId, SigningKey, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
         AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo,
@@ -193,7 +193,11 @@ impl Store for Redis {
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
-        self.canceller.cancel(grants).await
+        self.canceller.cancel(grants, Delay::default()).await
+    }
+
+    async fn postpone(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()> {
+        self.canceller.cancel(grants, delay).await
     }
 
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use linger::{
-    job::{State, Ttr},
+    job::{History, State, Ttr},
     store::{AddJob, Finished},
 };
 
@@ -19,6 +19,7 @@ super::on_every_engine! {
     each_reservation_lasts_as_asked,
     lateness_and_wait_are_distinguished,
     a_cancelled_reservation_leaves_no_trace,
+    a_postponed_job_comes_behind_the_others_and_keeps_its_attempts,
     a_stale_cancel_changes_nothing,
     fault_a_client_that_goes_away_burns_no_attempt,
 }
@@ -141,6 +142,28 @@ async fn a_cancelled_reservation_leaves_no_trace(fixture: StoreFixture) {
     let again = reserve(&*fixture.store).await;
     assert_eq!(again.job.attempts, 1);
     assert_ne!(again.receipt, reserved.receipt);
+}
+
+async fn a_postponed_job_comes_behind_the_others_and_keeps_its_attempts(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    add(store, AddJob { max_attempts: 1, ..job("a") }).await;
+    let held = reserve(store).await;
+    add(store, job("b")).await;
+    store.postpone(vec![(id("a"), held.receipt.clone())], delay(seconds(5))).await.expect("postpones");
+    let waits = store.get(ALL, &id("a")).await.expect("gets").expect("is there");
+    assert_eq!(
+        (waits.state, waits.attempts, waits.due_at),
+        (State::Delayed, 0, fixture.now().after(seconds(5)))
+    );
+    assert_eq!((waits.history, waits.reason, waits.reserved_at), (History::default(), None, None));
+    let late = store.finish(ALL, finish(&id("a"), &held.receipt)).await.expect("answers");
+    assert_eq!(late, [Finished::Lost]);
+    store.postpone(vec![(id("a"), held.receipt)], delay(seconds(9))).await.expect("passes over it");
+    assert_eq!(reserve(store).await.job.id, id("b"));
+    assert_eq!(reserve_any(store).await, None);
+    fixture.advance_and_promote(seconds(5)).await;
+    let again = reserve(store).await;
+    assert_eq!((again.job.id, again.job.attempts), (id("a"), 1));
 }
 
 async fn a_stale_cancel_changes_nothing(fixture: StoreFixture) {

@@ -9,6 +9,7 @@ pub enum Step {
     Reserve,
     ReserveNothing,
     Cancel,
+    Postpone,
     Finish,
     FinishBatch,
     ReleaseLater,
@@ -41,13 +42,14 @@ pub enum Step {
 }
 
 impl Step {
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 36] = [
         Self::Add,
         Self::AddDelayed,
         Self::AddBatch,
         Self::Reserve,
         Self::ReserveNothing,
         Self::Cancel,
+        Self::Postpone,
         Self::Finish,
         Self::FinishBatch,
         Self::ReleaseLater,

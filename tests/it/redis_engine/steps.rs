@@ -129,6 +129,10 @@ impl StepFixture {
                 let grants = ["held", "held2"].map(|part| (id(part), self.receipt(part).clone()));
                 debug_text(&store.cancel(grants.to_vec()).await?)
             }
+            Step::Postpone => {
+                let grants = ["held", "held2"].map(|part| (id(part), self.receipt(part).clone()));
+                debug_text(&store.postpone(grants.to_vec(), delay(seconds(9))).await?)
+            }
             Step::Finish => debug_text::<Vec<Finished>>(&store.finish(ALL, self.finishes(&["held"])).await?),
             Step::FinishBatch => {
                 debug_text(&store.finish(ALL, self.finishes(&["held", "held2", "ready", "new"])).await?)

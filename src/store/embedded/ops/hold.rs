@@ -1,9 +1,9 @@
-//! The operations of a worker that holds a reservation: finish, release, touch and bury; and the cancelling of
-//! reservations that no client has seen.
+//! The operations of a worker that holds a reservation: finish, release, touch and bury; and the cancelling and
+//! postponing of reservations that no client has seen.
 
 use super::write_txn::{FoundJob, WriteTxn};
 use crate::{
-    job::{AttemptEnd, JobId, Reason, Receipt, State, TopicFilter, Ttr},
+    job::{AttemptEnd, Delay, JobId, Reason, Receipt, State, TopicFilter, Ttr},
     store::{
         FinishJob, Finished, Held, NotHeld, Release, Result,
         embedded::{
@@ -62,6 +62,26 @@ pub(crate) fn cancel(txn: &mut WriteTxn<'_>, grants: &[(JobId, Receipt)]) -> Sql
         }
     }
     Ok(())
+}
+
+/// See [`crate::store::Store::postpone`]. Each job is rewritten.
+pub(crate) fn postpone(
+    txn: &mut WriteTxn<'_>,
+    grants: &[(JobId, Receipt)],
+    delay: Delay,
+) -> SqlResult<Result<()>> {
+    if let Some(full) = txn.space_refusal(SpaceNeed::Rewrite) {
+        return Ok(Err(full));
+    }
+    for (id, receipt) in grants {
+        // The record's attempts do not count this one.
+        let Ok((found, _)) = read_reserved(txn, &TopicFilter::ALL, id, receipt)? else { continue };
+        let FoundJob { hash, job_ref, content: mut record } = found;
+        txn.set_delay(&mut record.head, delay.as_duration());
+        txn.remove(hash, job_ref)?;
+        txn.insert_waiting(hash, job_ref.outlet, &record)?;
+    }
+    Ok(Ok(()))
 }
 
 /// See [`crate::store::Store::release`]. The whole job is rewritten.

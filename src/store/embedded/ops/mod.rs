@@ -14,7 +14,7 @@ pub(super) mod write_txn;
 
 pub(super) use add::add;
 pub(super) use change::{change, delete, patch, requeue};
-pub(super) use hold::{bury, cancel, finish, release, touch};
+pub(super) use hold::{bury, cancel, finish, postpone, release, touch};
 pub(super) use list::list;
 pub(super) use promote::promote;
 pub(super) use purge::purge;

@@ -14,7 +14,7 @@ use super::{
     shards::Shards,
 };
 use crate::{
-    job::{Outlet, Timestamp},
+    job::{Delay, Outlet, Timestamp},
     store::{
         Result,
         redis::{
@@ -90,7 +90,7 @@ impl LostPops {
         let granted = decode_reservations(reply, Timestamp::from_millis(now))?;
         let count = granted.len();
         let grants = granted.into_iter().map(|grant| (grant.job.id, grant.receipt)).collect();
-        self.canceller.cancel(grants).await?;
+        self.canceller.cancel(grants, Delay::default()).await?;
         Ok(count)
     }
 

@@ -1,19 +1,24 @@
 #!lua flags=allow-oom
 -- Cancels reservations that no client has seen: the attempt is not counted, and the job returns to
--- the head of its list. A second run finds other receipts and does nothing.
+-- the head of its list, or is delayed. A second run finds other receipts and does nothing.
 --
--- ARGV[A..] per grant its id and receipt
+-- ARGV[A]    delay in ms; with 0 the jobs are ready at once, and their due time stays
+-- ARGV[A+1..] per grant its id and receipt
 -- Reply     { per cancelled reservation OK and its outlet, per outlet whose keys are needed MOVED and the outlet }
 check_keys()
-local reply = {}
-for i = A, #ARGV, 2 do
+local delay, reply = tonumber(ARGV[A]), {}
+for i = A + 1, #ARGV, 2 do
   local id = ARGV[i]
   local job = decode(call('HGET', JOBS, id))
   if job and job.state == RESERVED and job.receipt == ARGV[i + 1] then
     local code = MOVED
-    if outlets[job.outlet] then
+    if delay > 0 or outlets[job.outlet] then
       job.attempts = math.max(job.attempts - 1, 0)
-      make_ready(id, job, job.due, true)
+      if delay > 0 then
+        wait_until(id, job, NOW_UP + delay, false)
+      else
+        make_ready(id, job, job.due, true)
+      end
       code = OK
     end
     reply[#reply + 1], reply[#reply + 2] = code, job.outlet

@@ -5,8 +5,8 @@ use std::sync::{Arc, atomic::Ordering};
 use async_trait::async_trait;
 use linger::{
     job::{
-        Actor, CallRate, Callback, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt, SecretId,
-        SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        Actor, CallRate, Callback, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt,
+        SecretId, SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
         AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Deleted, EngineInfo, FinishJob,
@@ -76,6 +76,13 @@ impl Store for FailingStore {
             self.lock_granted().remove(&receipt.to_string());
         }
         self.call("cancel", self.inner.cancel(grants)).await
+    }
+
+    async fn postpone(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()> {
+        for (_, receipt) in &grants {
+            self.lock_granted().remove(&receipt.to_string());
+        }
+        self.call("postpone", self.inner.postpone(grants, delay)).await
     }
 
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {

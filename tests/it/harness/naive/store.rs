@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use linger::{
     job::{
-        Actor, AttemptEnd, CallRate, Callback, Due, HistoryEvent, HostNumber, Job, JobId, Origin, Outlet,
-        Reason, Receipt, SecretId, SigningKey, SigningSecret, State, Topic, TopicFilter, TopicPause,
+        Actor, AttemptEnd, CallRate, Callback, Delay, Due, HistoryEvent, HostNumber, Job, JobId, Origin,
+        Outlet, Reason, Receipt, SecretId, SigningKey, SigningSecret, State, Topic, TopicFilter, TopicPause,
         TopicSettings, Ttr,
     },
     store::{
@@ -89,6 +89,17 @@ impl Store for Naive {
             let _ = self.change_reserved(&TopicFilter::ALL, &id, &receipt, |entry| {
                 entry.job.attempts -= 1;
                 self.wait_until(entry, entry.job.due_at);
+            });
+        }
+        Ok(())
+    }
+
+    async fn postpone(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()> {
+        let due = self.clock.read().after(delay.as_duration());
+        for (id, receipt) in grants {
+            let _ = self.change_reserved(&TopicFilter::ALL, &id, &receipt, |entry| {
+                entry.job.attempts -= 1;
+                self.wait_until(entry, due);
             });
         }
         Ok(())
