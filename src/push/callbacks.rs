@@ -14,15 +14,15 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     call::Caller,
-    ring::{Destination, OutletFigures, Ring, Turn},
+    ring::{Admission, Destination, OutletFigures, ReservedJob, Ring, Turn},
 };
 use crate::{
     clock::Clock,
     config::CallbackSettings,
     failure_log::FailureLog,
-    job::{Actor, Callback, Now, Origin, Outlet, Timestamp, Topic, Ttr},
+    job::{Actor, Callback, Delay, Now, Origin, Outlet, Timestamp, Topic, Ttr},
     metrics::QueueMetrics,
-    queue::{Claim, OutletListener, Queue, ReservedForCalls, Result},
+    queue::{Claim, Delivery, OutletListener, Queue, ReservedForCalls, Result},
 };
 
 /// How long an outlet waits after the store has failed.
@@ -235,13 +235,27 @@ impl Shared {
         let mut guard = self.guard(turn);
         // Runs to its end also during a shutdown: what is reserved has to be given back.
         match self.reserve(guard.turn()).await {
-            Ok(ReservedForCalls::Jobs { asked, deliveries }) => {
+            Ok(ReservedForCalls::Jobs { asked, deliveries, allowed }) => {
                 self.log_store(None);
-                let permits = guard.start_calls(count(asked), count(deliveries.len()));
-                for (delivery, permit) in deliveries.into_iter().zip(permits) {
-                    if !stop.is_cancelled() {
-                        self.tasks.spawn(self.clone().deliver(delivery, permit));
+                let outlet = guard.turn().outlet.clone();
+                let jobs: Vec<_> =
+                    deliveries.iter().map(|delivery| reserved_job(delivery, &outlet)).collect();
+                let admissions = guard.start_calls(count(asked), &jobs);
+                let mut calls = 0;
+                for (delivery, admission) in deliveries.into_iter().zip(admissions) {
+                    match admission {
+                        Admission::Call(permit) if !stop.is_cancelled() => {
+                            calls += 1;
+                            self.tasks.spawn(self.clone().deliver(delivery, permit));
+                        }
+                        Admission::Call(_) | Admission::Later => {}
+                        Admission::After(wait) => {
+                            delivery.postpone(Delay::new(wait).unwrap_or(Delay::LONGEST))
+                        }
                     }
+                }
+                if let Some(allowed) = allowed {
+                    self.queue.give_back_calls(&outlet.topic, allowed, asked - calls).await;
                 }
             }
             Ok(ReservedForCalls::NotBefore(until_us)) => guard.postpone(until_us),
@@ -263,7 +277,7 @@ impl Shared {
             ttr,
             by: target.and_then(|target| Actor::abridged(&target.url.origin().host.to_string())),
         };
-        self.queue.reserve_for_calls(&turn.outlet, turn.calls as usize, &claim, callback.rate).await
+        self.queue.reserve_for_calls(&turn.outlet, turn.jobs as usize, &claim, callback.rate).await
     }
 
     fn log_store(&self, error: Option<&crate::queue::Error>) {
@@ -278,6 +292,19 @@ impl Shared {
             }
             None => {}
         }
+    }
+}
+
+/// What the ring has to know of a job that was reserved for `outlet`.
+fn reserved_job(delivery: &Delivery, outlet: &Outlet) -> ReservedJob {
+    let Some(job) = delivery.jobs().first().map(|reservation| &reservation.job) else {
+        return ReservedJob::default();
+    };
+    // All jobs of a plain outlet go to the topic's callback.
+    let own = job.callback.as_ref().filter(|_| !outlet.is_plain());
+    ReservedJob {
+        host: own.map(|callback| callback.url.origin().clone()),
+        bytes: job.body.as_bytes().len() as u64,
     }
 }
 

@@ -169,6 +169,7 @@ fn reason_word(outcome: &Outcome) -> Option<&str> {
 /// What a call says about its endpoint.
 fn signal(outcome: &Outcome) -> Signal {
     match outcome {
+        Outcome::Fail { answered: false, .. } => Signal::Silent,
         Outcome::Fail { overloaded: true, rest, .. } => Signal::Overload { rest: *rest },
         Outcome::Finish | Outcome::Hold { .. } | Outcome::Bury { .. } | Outcome::Fail { .. } => Signal::Alive,
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     callbacks::{STORE_PAUSE_US, Shared},
-    ring::{CallTicket, RestChange, Turn},
+    ring::{Admission, CallTicket, ReservedJob, RestChange, Turn},
     window::Signal,
 };
 use crate::job::{Now, Origin, Outlet};
@@ -27,14 +27,19 @@ impl TurnGuard {
         self.turn.as_ref().expect("a turn is in its guard until it ends")
     }
 
-    pub fn start_calls(&mut self, asked: u32, got: u32) -> Vec<CallPermit> {
+    /// These of `asked` jobs were reserved. Returns what is to be done with each.
+    pub fn start_calls(&mut self, asked: u32, jobs: &[ReservedJob]) -> Vec<Admission<CallPermit>> {
         let turn = self.turn.take().expect("a turn ends once");
-        let tickets = self.shared.ring().reserved(turn, asked, got);
+        let admissions = self.shared.ring().reserved(turn, asked, jobs, self.shared.clock.now_micros());
         self.shared.changed.notify_one();
-        tickets
-            .into_iter()
-            .map(|ticket| CallPermit { shared: self.shared.clone(), ticket: Some(ticket) })
-            .collect()
+        let permits = admissions.into_iter().map(|admission| match admission {
+            Admission::Call(ticket) => {
+                Admission::Call(CallPermit { shared: self.shared.clone(), ticket: Some(ticket) })
+            }
+            Admission::Later => Admission::Later,
+            Admission::After(wait) => Admission::After(wait),
+        });
+        permits.collect()
     }
 
     pub fn postpone(&mut self, until_us: i64) {

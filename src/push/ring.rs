@@ -3,12 +3,15 @@
 //! Outlets that may have ready jobs take turns. An outlet gets permits for a turn before its jobs are reserved, so that no
 //! reserved job waits for a permit. Its calls are limited by its own window, by its topic, by its host over all topics, and by
 //! half of the permits that are free: a host that hangs leaves room for the others, however many hosts hang (dynamic
-//! thresholds, Choudhury and Hahne 1998). An outlet that may make no call now waits for the limit that stops it, and costs
-//! nothing until that limit has room again.
+//! thresholds, Choudhury and Hahne 1998). `trials` limits calls of which nothing good is expected. An outlet that may make no
+//! call now waits for the limit that stops it, and costs nothing until that limit has room again.
 
+mod admission;
 mod outlet_state;
 mod rests;
 mod shown;
+mod suspects;
+mod trials;
 mod turn;
 mod waiting;
 
@@ -19,6 +22,7 @@ use std::{
 
 use self::outlet_state::{Group, OutletState, Position};
 pub use self::{
+    admission::{Admission, ReservedJob},
     outlet_state::OutletFigures,
     rests::RestChange,
     turn::{CallTicket, Destination, Turn},
@@ -43,6 +47,13 @@ pub struct Ring {
     topics: HashMap<Topic, Group>,
     /// Permits in use.
     busy: u32,
+    /// Those of them that are for trials.
+    trials: u32,
+    /// Topics with outlets that wait for a trial, and the one that was woken last.
+    trial_topics: BTreeSet<Topic>,
+    last_trial_topic: Option<Topic>,
+    /// When the pauses end of all outlets whose jobs were set aside, in microseconds.
+    next_set_aside_us: i64,
     /// Number of outlets at which those worth forgetting are removed.
     prune_at: usize,
     /// When idle outlets are removed next, however few outlets there are, in microseconds.
@@ -67,6 +78,10 @@ impl Ring {
             hosts: BTreeMap::new(),
             topics: HashMap::new(),
             busy: 0,
+            trials: 0,
+            trial_topics: BTreeSet::new(),
+            last_trial_topic: None,
+            next_set_aside_us: i64::MIN,
             prune_at: FIRST_PRUNE,
             next_prune_us: i64::MIN,
         }
@@ -92,6 +107,7 @@ impl Ring {
             | Position::OwnRoom
             | Position::HostRoom
             | Position::TopicRoom
+            | Position::TrialRoom
             | Position::Resting(_)
             | Position::Until(_) => {}
         }
@@ -141,8 +157,14 @@ impl Ring {
     fn leave(&mut self, outlet: &Outlet) {
         self.set_position(outlet, Position::Idle);
         let host = self.state(outlet).host;
+        self.pass_on(outlet, host);
+    }
+
+    /// The outlet does not use the room that it was woken for.
+    fn pass_on(&mut self, outlet: &Outlet, host: HostNumber) {
         self.wake_host(host);
         self.wake_topic(&outlet.topic);
+        self.wake_trials();
     }
 
     /// Whether it knows of outlets of paused topics.
@@ -155,57 +177,66 @@ impl Ring {
         self.timers.first().map(|(until_us, _)| *until_us)
     }
 
-    /// `got` of `asked` jobs were reserved. Returns a ticket for each. With fewer than asked, the outlet has no more for
-    /// now, unless it was announced meanwhile.
-    pub fn reserved(&mut self, turn: Turn, asked: u32, got: u32) -> Vec<CallTicket> {
-        let Turn { outlet, calls, host, window_number } = turn;
-        debug_assert!(got <= asked && asked <= calls);
-        let state = self.state(&outlet);
-        let is_current = state.window_number == window_number;
-        let tickets = (0..got).map(|_| CallTicket {
-            outlet: outlet.clone(),
-            host,
-            window_number,
-            number: if is_current { state.window.begin() } else { 0 },
-        });
-        let tickets = tickets.collect();
-        let may_have_more = got == asked || state.announced || state.reconfigured;
+    /// These of `asked` jobs were reserved. Decides about each. With fewer than asked, the outlet has no more for now, unless
+    /// it was announced meanwhile.
+    pub fn reserved(
+        &mut self,
+        mut turn: Turn,
+        asked: u32,
+        jobs: &[ReservedJob],
+        now_us: i64,
+    ) -> Vec<Admission> {
+        debug_assert!(jobs.len() <= asked as usize && asked <= turn.jobs);
+        let admissions: Vec<_> = jobs.iter().map(|job| self.admit(&mut turn, job, now_us)).collect();
+        let both = jobs.iter().zip(&admissions);
+        let set_aside = both.filter(|(_, admission)| matches!(admission, Admission::After(_)));
+        let (count, bytes) =
+            set_aside.fold((0, 0), |(count, bytes), (job, _)| (count + 1, bytes + job.bytes));
+        if count > 0 {
+            self.set_aside(&turn.outlet, count, bytes, now_us);
+        }
+        let state = self.state(&turn.outlet);
+        state.has_set_aside = count > 0;
+        let may_have_more = jobs.len() == asked as usize || state.announced || state.reconfigured;
         state.position = Position::Idle;
         if may_have_more {
-            self.enqueue(&outlet);
+            self.enqueue(&turn.outlet);
         }
-        self.free(&outlet, host, window_number, calls - got);
-        tickets
+        self.free_turn(turn);
+        admissions
     }
 
     /// Nothing could be reserved; the outlet's next turn is not before `until_us`, unless what is set for its topic has
     /// changed since this one began.
     pub fn postpone(&mut self, turn: Turn, until_us: i64) {
-        let Turn { outlet, calls, host, window_number } = turn;
-        if self.state(&outlet).reconfigured {
-            self.enqueue(&outlet);
+        if self.state(&turn.outlet).reconfigured {
+            self.enqueue(&turn.outlet);
         } else {
-            self.wait(&outlet, Position::Until(until_us), until_us);
+            self.wait(&turn.outlet, Position::Until(until_us), until_us);
         }
-        self.free(&outlet, host, window_number, calls);
+        self.free_turn(turn);
+    }
+
+    /// Returns the permits that a turn did not use.
+    fn free_turn(&mut self, turn: Turn) {
+        let Turn { outlet, calls, host, window_number, is_trial, jobs: _ } = turn;
+        self.free(&outlet, host, Some(window_number), (calls, is_trial));
     }
 
     /// A call has ended. Returns what is to be logged about the rests of its outlet.
     pub fn ended(&mut self, ticket: CallTicket, signal: Signal, now_us: i64) -> Option<RestChange> {
-        let CallTicket { outlet, host, window_number, number } = ticket;
-        let state = self.state(&outlet);
+        let outlet = &ticket.outlet;
+        let state = self.state(outlet);
         state.last_call_us = now_us;
-        let change = if state.window_number == window_number {
-            state.call_ended(number, signal, now_us)
-        } else {
-            None
-        };
+        let is_current = state.window_number == ticket.window_number;
+        let change = if is_current { state.call_ended(&ticket, signal, now_us) } else { None };
         if let Position::Resting(_) = state.position
             && state.window.resting_until(now_us).is_none()
         {
-            self.end_wait(&outlet);
+            self.end_wait(outlet);
         }
-        self.free(&outlet, host, window_number, 1);
+        let window_number = Some(ticket.window_number).filter(|_| !ticket.is_alone);
+        self.free(outlet, ticket.host, window_number, (1, ticket.is_trial));
         change
     }
 
@@ -222,6 +253,13 @@ impl Ring {
         if state.host != host {
             state.move_to(host, max);
         }
+        if now_us < state.next_turn_us {
+            let next_us = state.next_turn_us;
+            self.wait(outlet, Position::Until(next_us), next_us);
+            self.pass_on(outlet, host);
+            return None;
+        }
+        let is_trial = !state.is_proven;
         let own = match state.window.capacity(state.in_window, now_us) {
             Capacity::Calls(room) => room,
             Capacity::Full => {
@@ -234,33 +272,60 @@ impl Ring {
             }
         };
         if own == 0 {
-            self.wake_host(host);
-            self.wake_topic(&outlet.topic);
+            self.pass_on(outlet, host);
             return None;
         }
+        let of_limits = self.room_or_wait(outlet, host, concurrency, is_trial)?;
+        let calls = own.min(of_limits).min(MAX_TURN).min(self.max_calls - self.busy);
+        let window_number = self.take_permits(outlet, host, calls, is_trial);
+        // Others may use the room that it leaves.
+        self.wake_host(host);
+        if self.topic_room(&outlet.topic, concurrency) > 0 {
+            self.wake_topic(&outlet.topic);
+        }
+        self.wake_trials();
+        let jobs = self.jobs_of_turn(outlet, calls);
+        Some(Turn { outlet: outlet.clone(), jobs, calls, host, window_number, is_trial })
+    }
+
+    /// How many calls its host, its topic and the limit of trials allow an outlet that has its turn. Without room it waits
+    /// for the limit that stops it.
+    fn room_or_wait(
+        &mut self,
+        outlet: &Outlet,
+        host: HostNumber,
+        concurrency: Option<u32>,
+        is_trial: bool,
+    ) -> Option<u32> {
         let of_host = self.host_room(host);
-        let in_topic = self.topics.get(&outlet.topic).map_or(0, |group| group.in_flight);
-        let of_topic = concurrency.map_or(u32::MAX, |most| most.saturating_sub(in_topic));
         if of_host == 0 {
             self.set_position(outlet, Position::HostRoom);
             self.hosts.entry(host).or_default().waiting.push_back(outlet.clone());
             self.wake_topic(&outlet.topic);
+            self.wake_trials();
             return None;
         }
+        let of_topic = self.topic_room(&outlet.topic, concurrency);
         if of_topic == 0 {
             self.set_position(outlet, Position::TopicRoom);
             self.topics.entry(outlet.topic.clone()).or_default().waiting.push_back(outlet.clone());
             self.wake_host(host);
+            self.wake_trials();
             return None;
         }
-        let calls = own.min(of_host).min(of_topic).min(MAX_TURN).min(self.max_calls - self.busy);
-        let window_number = self.take_permits(outlet, host, calls);
-        // Others may use the room that it leaves.
-        self.wake_host(host);
-        if of_topic > calls {
+        let of_trials = if is_trial { self.trial_room(&outlet.topic) } else { u32::MAX };
+        if of_trials == 0 {
+            self.wait_for_trial(outlet);
+            self.wake_host(host);
             self.wake_topic(&outlet.topic);
+            return None;
         }
-        Some(Turn { outlet: outlet.clone(), calls, host, window_number })
+        Some(of_host.min(of_topic).min(of_trials))
+    }
+
+    fn topic_room(&self, topic: &Topic, concurrency: Option<u32>) -> u32 {
+        let in_topic = self.topics.get(topic).map_or(0, |group| group.in_flight);
+        concurrency.map_or(u32::MAX, |most| most.saturating_sub(in_topic))
     }
 
     /// Removes outlets that have been idle for a while; idle ones that nothing was learned of also earlier, once there are
@@ -272,7 +337,7 @@ impl Ring {
         }
         self.outlets.retain(|_, state| {
             let is_remembered = state.last_call_us > now_us.saturating_sub(REMEMBERED_US);
-            !state.is_idle() || is_remembered && !(is_crowded && state.window.is_forgettable())
+            !state.is_idle() || is_remembered && !(is_crowded && state.is_forgettable())
         });
         self.prune_at = (self.outlets.len() * 2).max(FIRST_PRUNE);
         self.next_prune_us = now_us.saturating_add(REMEMBERED_US);

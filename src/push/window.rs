@@ -18,7 +18,9 @@ const REST: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(
 pub enum Signal {
     /// The endpoint answered, even if it refused the job.
     Alive,
-    /// It did not answer, or said that it is overloaded.
+    /// It did not answer.
+    Silent,
+    /// It said that it is overloaded.
     Overload {
         /// How long it asks not to be called; shortened to 60 s.
         rest: Option<Duration>,
@@ -96,8 +98,32 @@ impl Window {
         match signal {
             Signal::None => {}
             Signal::Alive => self.alive(),
+            Signal::Silent => self.overloaded(number, None, now_us),
             Signal::Overload { rest } => self.overloaded(number, rest, now_us),
         }
+    }
+
+    /// The call `number` has ended, of an outlet that several hosts share: it never rests as a whole.
+    pub fn ended_among_others(&mut self, number: u64, signal: Signal, now_us: i64) {
+        match signal {
+            Signal::Silent | Signal::Overload { .. } => self.shrink(number),
+            Signal::Alive | Signal::None => self.ended(number, signal, now_us),
+        }
+    }
+
+    /// What was learned before an outage says little about an endpoint that comes back.
+    pub fn double_again(&mut self) {
+        self.doubling = true;
+    }
+
+    /// Whether many of the last calls failed, so that others must not wait for it.
+    pub fn is_failing(&self) -> bool {
+        self.overloads_in_row >= OVERLOADS_BEFORE_REST / 2 || self.is_probing()
+    }
+
+    /// How many calls failed one after the other.
+    pub fn overloads_in_row(&self) -> u32 {
+        self.overloads_in_row
     }
 
     /// Calls that may be in progress.
@@ -138,10 +164,7 @@ impl Window {
 
     fn overloaded(&mut self, number: u64, rest: Option<Duration>, now_us: i64) {
         self.overloads_in_row = self.overloads_in_row.saturating_add(1);
-        if number > self.round_began {
-            (self.size, self.doubling, self.grown) = ((self.size / 2).max(1), false, 0);
-            self.round_began = self.begun;
-        }
+        self.shrink(number);
         if let Some(rest) = rest {
             self.rest(rest.min(REST.1), now_us);
         }
@@ -150,6 +173,14 @@ impl Window {
         if self.overloads_in_row >= OVERLOADS_BEFORE_REST && may_rest {
             self.rest(self.next_rest, now_us);
             self.next_rest = (self.next_rest * 2).min(REST.1);
+        }
+    }
+
+    /// Halves the window, once a round.
+    fn shrink(&mut self, number: u64) {
+        if number > self.round_began {
+            (self.size, self.doubling, self.grown) = ((self.size / 2).max(1), false, 0);
+            self.round_began = self.begun;
         }
     }
 

@@ -9,8 +9,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     clock::Clock,
+    job::{Delay, JobId, Receipt},
     metrics::{Event, QueueMetrics},
-    store::{Reservation, Store},
+    store::{self, Reservation, Store},
     traces::Tracer,
 };
 
@@ -24,6 +25,8 @@ pub struct Delivery {
     jobs: Vec<Reservation>,
     /// When the first of the reservations may end, by the queue's clock.
     ends_us: i64,
+    /// After how long its jobs are due again if it is not accepted; at once without it.
+    delay: Option<Delay>,
     return_context: Option<Arc<ReturnContext>>,
 }
 
@@ -38,6 +41,17 @@ pub(super) struct ReturnContext {
 }
 
 impl ReturnContext {
+    /// Gives reservations back. On a full disk a delay has no room; the jobs are then ready at once.
+    async fn give_back(&self, grants: Vec<(JobId, Receipt)>, delay: Option<Delay>) -> store::Result<()> {
+        if let Some(delay) = delay {
+            match self.store.postpone(grants.clone(), delay).await {
+                Err(store::Error::Full(_)) => {}
+                result => return result,
+            }
+        }
+        self.store.cancel(grants).await
+    }
+
     /// Records the span of a delivery.
     fn trace(&self, Reservation { job, receipt, .. }: &Reservation) {
         if let (Some(tracer), Some(since)) = (self.tracer.get(), job.reserved_at) {
@@ -54,12 +68,12 @@ impl std::fmt::Debug for ReturnContext {
 
 impl Delivery {
     pub(super) fn new(jobs: Vec<Reservation>, ends_us: i64, return_context: Arc<ReturnContext>) -> Self {
-        Self { jobs, ends_us, return_context: Some(return_context) }
+        Self { jobs, ends_us, delay: None, return_context: Some(return_context) }
     }
 
     /// A delivery without jobs.
     pub(super) fn empty() -> Self {
-        Self { jobs: Vec::new(), ends_us: i64::MAX, return_context: None }
+        Self { jobs: Vec::new(), ends_us: i64::MAX, delay: None, return_context: None }
     }
 
     /// The jobs, in the order in which the worker should process them.
@@ -102,6 +116,11 @@ impl Delivery {
         Some(std::mem::take(&mut self.jobs))
     }
 
+    /// Returns the jobs to the store, due again after `delay`, so that others come first. The attempt is not counted.
+    pub fn postpone(mut self, delay: Delay) {
+        self.delay = Some(delay);
+    }
+
     /// How long the first of the reservations still lasts if the queue's clock shows `now_us`.
     #[must_use]
     pub fn time_left(&self, now_us: i64) -> Duration {
@@ -120,14 +139,14 @@ impl Drop for Delivery {
     fn drop(&mut self) {
         let Some(context) = self.return_context.take().filter(|_| !self.jobs.is_empty()) else { return };
         let jobs = std::mem::take(&mut self.jobs);
-        let (tasks, runtime) = (context.tasks.clone(), context.runtime.clone());
+        let (tasks, runtime, delay) = (context.tasks.clone(), context.runtime.clone(), self.delay);
         let return_jobs = async move {
-            for reservation in &jobs {
+            for reservation in jobs.iter().filter(|_| delay.is_none()) {
                 context.metrics.count(Event::Cancelled, reservation.job.topic.as_str(), 1);
             }
             let grants = jobs.into_iter().map(|r| (r.job.id, r.receipt)).collect();
-            if let Err(error) = context.store.cancel(grants).await {
-                tracing::warn!(%error, "cannot return the jobs of a disconnected client; they return when their TTR ends");
+            if let Err(error) = context.give_back(grants, delay).await {
+                tracing::warn!(%error, "cannot return jobs that no client has seen; they return when their TTR ends");
             }
         };
         tasks.spawn_on(return_jobs, &runtime);

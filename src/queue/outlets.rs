@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     job::{CallRate, HostNumber, Origin, Outlet, Topic},
-    store::{Claim, TopicConfig, Wait},
+    store::{Allowed, Claim, TopicConfig, Wait},
 };
 
 /// What was reserved for calls.
@@ -23,6 +23,8 @@ pub enum ReservedForCalls {
         asked: usize,
         /// The jobs.
         deliveries: Vec<Delivery>,
+        /// The `asked` calls of the topic's rate, if it has one: those that are not made may be given back.
+        allowed: Option<Allowed>,
     },
     /// The rate of the topic allows no call before this moment, in microseconds.
     NotBefore(i64),
@@ -66,11 +68,11 @@ impl Queue {
         rate: Option<CallRate>,
     ) -> Result<ReservedForCalls> {
         if !self.store.may_have_ready(outlet) {
-            return Ok(ReservedForCalls::Jobs { asked: max, deliveries: Vec::new() });
+            return Ok(ReservedForCalls::Jobs { asked: max, deliveries: Vec::new(), allowed: None });
         }
         let Some(rate) = rate else {
             let deliveries = self.reserve_deliveries(outlet, max, claim).await?;
-            return Ok(ReservedForCalls::Jobs { asked: max, deliveries });
+            return Ok(ReservedForCalls::Jobs { asked: max, deliveries, allowed: None });
         };
         // Read before the store is asked, so that the answer is never older than it seems.
         let asked_us = self.clock.now_micros();
@@ -80,13 +82,21 @@ impl Queue {
             let next_us = i64::try_from(allowed.next_in.as_micros()).unwrap_or(i64::MAX);
             return Ok(ReservedForCalls::NotBefore(asked_us.saturating_add(next_us)));
         }
-        let deliveries = self.reserve_deliveries(outlet, asked, claim).await;
-        let unused = asked - deliveries.as_ref().map_or(0, Vec::len);
+        match self.reserve_deliveries(outlet, asked, claim).await {
+            Ok(deliveries) => Ok(ReservedForCalls::Jobs { asked, deliveries, allowed: Some(allowed) }),
+            Err(error) => {
+                self.give_back_calls(&outlet.topic, allowed, asked).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives back `unused` of the calls that were taken of a topic's rate. Only the first time has an effect.
+    pub async fn give_back_calls(&self, topic: &Topic, allowed: Allowed, unused: usize) {
         if unused > 0 {
             // A failure only delays the next call.
-            let _ = self.store.give_back_calls(&outlet.topic, allowed, unused).await;
+            let _ = self.store.give_back_calls(topic, allowed, unused).await;
         }
-        Ok(ReservedForCalls::Jobs { asked, deliveries: deliveries? })
     }
 
     async fn reserve_deliveries(&self, outlet: &Outlet, max: usize, claim: &Claim) -> Result<Vec<Delivery>> {

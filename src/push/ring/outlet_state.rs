@@ -2,7 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::rests::{RestChange, RestLog};
+use super::{
+    rests::{RestChange, RestLog},
+    suspects::Suspects,
+    turn::CallTicket,
+};
 use crate::{
     job::{HostNumber, Origin, Outlet},
     push::window::{Signal, Window},
@@ -20,7 +24,7 @@ pub struct Endpoint {
     pub last_failure: Option<(i64, String)>,
 }
 
-/// An endpoint as the figures show it, with the state of its outlet, which other hosts may share.
+/// An endpoint as the figures show it, with its own state if it fails, otherwise that of its outlet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutletFigures {
     /// An endpoint that was called.
@@ -53,6 +57,14 @@ pub(super) struct OutletState {
     /// When a call ended last, in microseconds.
     pub last_call_us: i64,
     pub rests: RestLog,
+    /// Whether the last call that says something was answered.
+    pub is_proven: bool,
+    /// The hosts that are called by themselves, if several share the outlet.
+    pub suspects: Suspects,
+    /// Whether jobs of its last turn were set aside.
+    pub has_set_aside: bool,
+    /// It has no turn before this moment, in microseconds.
+    pub next_turn_us: i64,
 }
 
 impl OutletState {
@@ -70,6 +82,10 @@ impl OutletState {
             reconfigured: false,
             last_call_us: i64::MIN,
             rests: RestLog::default(),
+            is_proven: false,
+            suspects: Suspects::default(),
+            has_set_aside: false,
+            next_turn_us: i64::MIN,
         }
     }
 
@@ -78,7 +94,8 @@ impl OutletState {
         (self.host, self.window, self.in_window) = (host, Window::new(max), 0);
         self.window_number = self.window_number.wrapping_add(1);
         self.endpoints.clear();
-        self.rests = RestLog::default();
+        (self.rests, self.suspects) = (RestLog::default(), Suspects::default());
+        (self.is_proven, self.next_turn_us) = (false, i64::MIN);
     }
 
     /// A call to `origin` begins.
@@ -95,15 +112,33 @@ impl OutletState {
         }
     }
 
-    /// A call of the window has ended. Returns what is to be logged about rests.
-    pub fn call_ended(&mut self, number: u64, signal: Signal, now_us: i64) -> Option<RestChange> {
-        let (was_resting, was_away) = (self.window.resting_until(now_us).is_some(), self.window.is_probing());
-        self.window.ended(number, signal, now_us);
-        match self.window.resting_until(now_us) {
-            Some(until_us) if !was_resting => self.rests.began(now_us).then_some(RestChange::Began(until_us)),
-            None if was_away && !self.window.is_probing() => self.rests.ended(now_us).map(RestChange::Ended),
-            Some(_) | None => None,
+    /// A call has ended that began under the present window. Returns what is to be logged about rests.
+    pub fn call_ended(&mut self, ticket: &CallTicket, signal: Signal, now_us: i64) -> Option<RestChange> {
+        if !ticket.is_alone {
+            match signal {
+                Signal::Alive => self.is_proven = true,
+                Signal::Silent | Signal::Overload { .. } => self.is_proven = false,
+                Signal::None => {}
+            }
         }
+        let Some(origin) = &ticket.origin else {
+            return self.rests.of_call(&mut self.window, ticket.number, signal, now_us);
+        };
+        // The window is for all hosts of the outlet; each rests by itself.
+        if !ticket.is_alone {
+            self.window.ended_among_others(ticket.number, signal, now_us);
+        }
+        let (change, is_back) = self.suspects.ended(origin, ticket.is_alone, signal, now_us);
+        if is_back {
+            self.is_proven = true;
+            self.window.double_again();
+        }
+        change
+    }
+
+    /// Whether nothing was learned that is worth remembering while it has no jobs.
+    pub fn is_forgettable(&self) -> bool {
+        self.window.is_forgettable() && !self.suspects.has_failing()
     }
 
     /// Whether nothing waits and nothing is in progress.
@@ -126,6 +161,8 @@ pub(super) enum Position {
     HostRoom,
     /// It waits until its topic may have another call.
     TopicRoom,
+    /// It waits until its topic may have another call to an outlet that nothing good is known of.
+    TrialRoom,
     /// It rests until this moment, or until a call that began before shows that its endpoint is back.
     Resting(i64),
     /// It waits until this moment.
@@ -137,10 +174,13 @@ pub(super) enum Position {
 pub(super) struct Group {
     pub in_flight: u32,
     pub waiting: VecDeque<Outlet>,
+    /// Those of the calls that are trials, and the outlets that wait for one; of a topic only.
+    pub trials: u32,
+    pub waiting_for_trial: VecDeque<Outlet>,
 }
 
 impl Group {
     pub fn is_empty(&self) -> bool {
-        self.in_flight == 0 && self.waiting.is_empty()
+        self.in_flight == 0 && self.waiting.is_empty() && self.waiting_for_trial.is_empty()
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::push::window::{Signal, Window};
+
 /// Shortest time between two lines about an outlet that begins to rest, in microseconds.
 const REPEAT_US: i64 = 60_000_000;
 
@@ -26,6 +28,23 @@ pub(super) struct RestLog {
 }
 
 impl RestLog {
+    /// A call has ended that counts against `window`, and changes it. Returns what is to be logged.
+    pub fn of_call(
+        &mut self,
+        window: &mut Window,
+        number: u64,
+        signal: Signal,
+        now_us: i64,
+    ) -> Option<RestChange> {
+        let (was_resting, was_away) = (window.resting_until(now_us).is_some(), window.is_probing());
+        window.ended(number, signal, now_us);
+        match window.resting_until(now_us) {
+            Some(until_us) if !was_resting => self.began(now_us).then_some(RestChange::Began(until_us)),
+            None if was_away && !window.is_probing() => self.ended(now_us).map(RestChange::Ended),
+            Some(_) | None => None,
+        }
+    }
+
     /// A rest begins. Returns whether to log it: at most once a minute.
     pub fn began(&mut self, now_us: i64) -> bool {
         self.since_us.get_or_insert(now_us);

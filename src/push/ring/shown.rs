@@ -23,28 +23,35 @@ impl Ring {
         }
     }
 
-    /// How many outlets have calls in progress or ready jobs, and how many of each topic rest.
+    /// How many outlets have calls in progress or ready jobs, and how many endpoints of each topic rest.
     pub fn counts(&self, now_us: i64) -> (usize, HashMap<Topic, usize>) {
         let active =
             self.outlets.values().filter(|state| state.in_flight > 0 || state.position != Position::Idle);
         let mut resting = HashMap::new();
         for (outlet, state) in &self.outlets {
-            if state.window.resting_until(now_us).is_some() {
-                *resting.entry(outlet.topic.clone()).or_default() += 1;
+            let of_outlet = usize::from(state.window.resting_until(now_us).is_some());
+            let count = of_outlet + state.suspects.resting(now_us);
+            if count > 0 {
+                *resting.entry(outlet.topic.clone()).or_default() += count;
             }
         }
         (active.count(), resting)
     }
 
-    /// The endpoints of a topic that were called, by origin. Those that share an outlet have its figures.
+    /// The endpoints of a topic that were called, by origin. Those that share an outlet have its figures, unless they are
+    /// called by themselves.
     pub fn called_endpoints(&self, topic: &Topic, now_us: i64) -> Vec<OutletFigures> {
         let of_topic = self.outlets.iter().filter(|(outlet, _)| outlet.topic == *topic);
         let called = of_topic.flat_map(|(_, state)| {
-            state.endpoints.iter().map(move |endpoint| OutletFigures {
-                endpoint: endpoint.clone(),
-                in_flight: state.in_flight,
-                window: state.window.size(),
-                resting_until_us: state.window.resting_until(now_us),
+            state.endpoints.iter().map(move |endpoint| {
+                let suspect = state.suspects.get(&endpoint.origin).filter(|one| one.is_failing());
+                let window = suspect.map_or(&state.window, |suspect| &suspect.window);
+                OutletFigures {
+                    endpoint: endpoint.clone(),
+                    in_flight: suspect.map_or(state.in_flight, |suspect| suspect.in_flight),
+                    window: window.size(),
+                    resting_until_us: window.resting_until(now_us),
+                }
             })
         });
         let mut figures: Vec<_> = called.collect();

@@ -1,5 +1,6 @@
 //! The ring by its invariants, and by what it promises to each host.
 
+mod hosts;
 mod outlets;
 
 use std::time::Duration;
@@ -17,6 +18,16 @@ fn outlet(topic: u8, host: u8) -> Outlet {
 /// Every outlet goes to its host, with this many calls of a topic at a time.
 fn to_host(concurrency: Option<u32>) -> impl Fn(&Outlet) -> Destination {
     move |outlet| Destination::Callback { host: outlet.host.expect("set above"), concurrency }
+}
+
+/// Tickets for `got` of `asked` jobs, each of the only host of its outlet.
+fn reserve(ring: &mut Ring, turn: Turn, asked: u32, got: u32) -> Vec<CallTicket> {
+    let jobs = vec![ReservedJob::default(); got as usize];
+    let tickets = ring.reserved(turn, asked, &jobs, 0).into_iter().map(|admission| match admission {
+        Admission::Call(ticket) => ticket,
+        other => panic!("{other:?}"),
+    });
+    tickets.collect()
 }
 
 /// Jobs that are ready, and calls in progress, driven as the loop drives the ring.
@@ -47,7 +58,7 @@ impl World {
             let asked = turn.calls;
             let got = asked.min(*ready);
             *ready -= got;
-            self.calls.extend(self.ring.reserved(turn, asked, got));
+            self.calls.extend(reserve(&mut self.ring, turn, asked, got));
         }
         self.check();
     }
@@ -64,6 +75,8 @@ impl World {
     fn check(&self) {
         assert_eq!(self.ring.busy, self.in_flight(|_| true), "no permit is lost or doubled");
         assert!(self.ring.busy <= self.ring.max_calls);
+        assert_eq!(self.ring.trials, self.in_flight(|call| call.is_trial));
+        assert!(self.ring.trials <= (self.ring.max_calls / 2).max(1));
         let (mut of_host, mut of_topic) = (BTreeMap::new(), BTreeMap::new());
         for call in &self.calls {
             *of_host.entry(call.host).or_insert(0) += 1;
@@ -72,6 +85,11 @@ impl World {
         for (outlet, state) in &self.ring.outlets {
             let has_room = state.position == Position::HostRoom && self.ring.host_room(state.host) > 0;
             assert!(!has_room, "{outlet} waits although its host may be called");
+            // While no permit is free, another one that was woken may wait for its turn.
+            let has_room = state.position == Position::TrialRoom
+                && self.ring.busy < self.ring.max_calls
+                && self.ring.trial_room(&outlet.topic) > 0;
+            assert!(!has_room, "{outlet} waits although it may be tried");
         }
         assert!(of_host.into_values().all(|calls| calls <= self.ring.max_calls_per_host));
         assert!(of_topic.into_values().all(|calls| self.concurrency.is_none_or(|most| calls <= most)));
@@ -110,6 +128,36 @@ fn twenty_hosts_that_hang_leave_room_for_others() {
 }
 
 #[test]
+fn new_hosts_that_hang_leave_half_of_the_calls_to_those_that_answer() {
+    let mut world = World::new(512, 64, None);
+    let good = outlet(200, 200);
+    world.add(good.clone(), 1);
+    world.run();
+    world.end(0, Signal::Alive);
+    // Of one topic first, then each of its own.
+    for host in 0..150 {
+        world.add(outlet(1, host), 100);
+    }
+    world.run();
+    let of_topic = world.calls.len();
+    assert!((60..=90).contains(&of_topic), "a topic got {of_topic} calls");
+    for host in 0..150 {
+        world.add(outlet(2 + host, host), 100);
+    }
+    world.run();
+    assert!((230..=256).contains(&world.calls.len()), "{} calls of hosts that hang", world.calls.len());
+    world.add(good.clone(), 100);
+    world.run();
+    assert_eq!(world.in_flight(|call| call.outlet == good), 9, "its whole window");
+    // They were cut off, and each that waited gets a trial.
+    while !world.calls.is_empty() {
+        world.end(0, Signal::Alive);
+        world.run();
+    }
+    assert!(world.ready.values().all(|jobs| *jobs == 0), "{:?}", world.ready);
+}
+
+#[test]
 fn a_host_gets_at_most_its_limit_over_all_topics() {
     let mut world = World::new(512, 64, None);
     for topic in 0..30 {
@@ -122,6 +170,11 @@ fn a_host_gets_at_most_its_limit_over_all_topics() {
 #[test]
 fn a_host_is_called_again_when_calls_to_other_hosts_end() {
     let mut world = World::new(12, 12, None);
+    for host in 1..=6 {
+        world.add(outlet(host, host), 1);
+        world.run();
+        world.end(0, Signal::Alive);
+    }
     for host in 1..=6 {
         world.add(outlet(host, host), if host == 1 { 1 } else { 8 });
         world.run();
@@ -219,9 +272,9 @@ fn an_announcement_during_a_turn_gives_another_one() {
     ring.announce(&outlet(1, 1));
     let turn = ring.next(0, to_host(None)).expect("its turn");
     ring.announce(&outlet(1, 1));
-    assert_eq!(ring.reserved(turn, 1, 0), []);
+    assert_eq!(reserve(&mut ring, turn, 1, 0), []);
     let turn = ring.next(0, to_host(None)).expect("jobs may have become ready since");
-    assert_eq!(ring.reserved(turn, 1, 0), []);
+    assert_eq!(reserve(&mut ring, turn, 1, 0), []);
     assert_eq!(ring.next(0, to_host(None)), None);
     assert_eq!(ring.busy, 0);
 }
@@ -244,7 +297,7 @@ fn idle_outlets_are_forgotten() {
         let topic = Topic::parse(&format!("t{n}")).expect("valid");
         ring.announce(&Outlet { topic, host: Some(HostNumber(1)) });
         let turn = ring.next(0, to_host(None)).expect("its turn");
-        ring.reserved(turn, 1, 0);
+        reserve(&mut ring, turn, 1, 0);
     }
     assert!(ring.outlets.len() <= FIRST_PRUNE, "{}", ring.outlets.len());
 }

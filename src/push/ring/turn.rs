@@ -1,6 +1,6 @@
 //! What the ring hands out: turns, and tickets for calls.
 
-use crate::job::{HostNumber, Outlet};
+use crate::job::{HostNumber, Origin, Outlet};
 
 /// Where the jobs of an outlet go now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,10 +23,14 @@ pub enum Destination {
 pub struct Turn {
     /// Whose turn it is.
     pub outlet: Outlet,
-    /// Most jobs to reserve.
+    /// Most jobs to reserve: there may be more of them than calls, where some are not called now.
+    pub jobs: u32,
+    /// Most calls to begin.
     pub calls: u32,
     pub(super) host: HostNumber,
     pub(super) window_number: u32,
+    /// Whether its calls are trials.
+    pub(super) is_trial: bool,
 }
 
 /// A call in progress. Must be returned to [`Ring::ended`].
@@ -37,6 +41,11 @@ pub struct CallTicket {
     pub(super) window_number: u32,
     /// The number of the call in its window.
     pub(super) number: u64,
+    /// Its host, if others share the outlet.
+    pub(super) origin: Option<Origin>,
+    /// Whether it counts against the window of its host alone.
+    pub(super) is_alone: bool,
+    pub(super) is_trial: bool,
 }
 
 impl CallTicket {

@@ -19,7 +19,16 @@ impl Ring {
     }
 
     /// Takes permits for calls of an outlet that has its turn. Returns the number of its window.
-    pub(super) fn take_permits(&mut self, outlet: &Outlet, host: HostNumber, calls: u32) -> u32 {
+    pub(super) fn take_permits(
+        &mut self,
+        outlet: &Outlet,
+        host: HostNumber,
+        calls: u32,
+        is_trial: bool,
+    ) -> u32 {
+        if is_trial {
+            self.add_trials(&outlet.topic, calls);
+        }
         self.busy += calls;
         self.hosts.entry(host).or_default().in_flight += calls;
         self.topics.entry(outlet.topic.clone()).or_default().in_flight += calls;
@@ -30,17 +39,27 @@ impl Ring {
         state.window_number
     }
 
-    /// Returns the permits of calls that began in the window with this number, and wakes the outlets that now have room.
-    pub(super) fn free(&mut self, outlet: &Outlet, host: HostNumber, window_number: u32, calls: u32) {
+    /// Returns the permits of calls, which may be trials, and wakes the outlets that now have room. The calls counted against
+    /// the window with this number, if any.
+    pub(super) fn free(
+        &mut self,
+        outlet: &Outlet,
+        host: HostNumber,
+        window_number: Option<u32>,
+        (calls, are_trials): (u32, bool),
+    ) {
         if calls == 0 {
             return;
+        }
+        if are_trials {
+            self.end_trials(&outlet.topic, calls);
         }
         self.busy -= calls;
         self.hosts.entry(host).or_default().in_flight -= calls;
         self.topics.entry(outlet.topic.clone()).or_default().in_flight -= calls;
         let state = self.state(outlet);
         state.in_flight -= calls;
-        if state.window_number == window_number {
+        if window_number == Some(state.window_number) {
             state.in_window -= calls;
         }
         if state.position == Position::OwnRoom {
@@ -48,6 +67,7 @@ impl Ring {
         }
         self.wake_hosts();
         self.wake_topic(&outlet.topic);
+        self.wake_trials();
         self.forget_empty_groups(host, &outlet.topic);
     }
 
@@ -104,6 +124,7 @@ impl Ring {
                 let group = self.topics.entry(outlet.topic.clone()).or_default();
                 group.waiting.retain(|waiting| waiting != outlet);
             }
+            Position::TrialRoom => self.end_trial_wait(outlet),
             Position::Resting(until_us) | Position::Until(until_us) => {
                 self.timers.remove(&(until_us, outlet.clone()));
             }

@@ -34,13 +34,13 @@ on_every_engine!(
 );
 
 /// An endpoint that takes requests and never answers.
-struct Silent {
-    url: String,
+pub(super) struct Silent {
+    pub(super) url: String,
     connections: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl Silent {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
         let url = format!("http://{}/", listener.local_addr().expect("has an address"));
         let connections: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
@@ -53,8 +53,13 @@ impl Silent {
         Self { url, connections }
     }
 
-    async fn called(&self, times: usize) {
-        until(|| self.connections.lock().expect("not poisoned").len() >= times).await;
+    /// How many connections it has had.
+    pub(super) fn calls(&self) -> usize {
+        self.connections.lock().expect("not poisoned").len()
+    }
+
+    pub(super) async fn called(&self, times: usize) {
+        until(|| self.calls() >= times).await;
     }
 }
 

@@ -17,7 +17,7 @@ fn called(host: u8) -> (Ring, Vec<CallTicket>) {
     let mut ring = Ring::new(512, 64);
     ring.announce(&plain());
     let turn = ring.next(0, topic_to(host)).expect("its turn");
-    let calls = ring.reserved(turn, 8, 8);
+    let calls = reserve(&mut ring, turn, 8, 8);
     (ring, calls)
 }
 
@@ -28,7 +28,7 @@ fn a_new_url_is_called_while_all_calls_to_the_old_one_hang() {
     ring.topic_changed(&plain().topic);
     let turn = ring.next(0, topic_to(2)).expect("another host is called");
     assert_eq!(turn.calls, 8);
-    let mut new = ring.reserved(turn, 8, 1);
+    let mut new = reserve(&mut ring, turn, 8, 1);
     for call in calls {
         assert_eq!(ring.ended(call, OVERLOAD, 0), None);
     }
@@ -86,12 +86,12 @@ fn an_outlet_that_moves_to_another_host_no_longer_waits_for_the_first() {
     let mut ring = Ring::new(512, 1);
     ring.announce(&outlet(2, 1));
     let turn = ring.next(0, to_host(None)).expect("its turn");
-    let call = ring.reserved(turn, 1, 1).remove(0);
+    let call = reserve(&mut ring, turn, 1, 1).remove(0);
     ring.announce(&plain());
     assert_eq!(ring.next(0, topic_to(1)), None);
     ring.topic_changed(&plain().topic);
     let turn = ring.next(0, topic_to(2)).expect("the other host has room");
-    ring.reserved(turn, 1, 0);
+    reserve(&mut ring, turn, 1, 0);
     ring.ended(call, Signal::Alive, 0);
     assert!(ring.hosts.is_empty() && ring.topics.is_empty());
 }
@@ -103,7 +103,7 @@ fn rests_are_reported_when_they_begin_and_when_the_endpoint_is_back() {
     let mut now_us = 0;
     while changes.len() < 12 {
         let turn = ring.next(now_us, topic_to(1)).expect("its turn");
-        let call = ring.reserved(turn, 1, 1).remove(0);
+        let call = reserve(&mut ring, turn, 1, 1).remove(0);
         let signal = if changes.len() == 11 { Signal::Alive } else { OVERLOAD };
         changes.push(ring.ended(call, signal, now_us));
         now_us = ring.outlets[&plain()].window.resting_until(now_us).unwrap_or(now_us);
@@ -148,9 +148,9 @@ fn an_outlet_is_forgotten_ten_minutes_after_its_last_call() {
     ring.announce(&outlet(2, 2));
     let turn = ring.next(0, topic_to(1)).expect("its turn");
     assert_eq!(turn.outlet, outlet(2, 2), "the other one rests");
-    ring.reserved(turn, 1, 0);
+    reserve(&mut ring, turn, 1, 0);
     let turn = ring.next(60_000_000, topic_to(1)).expect("its rest is over");
-    ring.reserved(turn, 1, 0);
+    reserve(&mut ring, turn, 1, 0);
     assert_eq!(ring.next(REMEMBERED_US - 1, topic_to(1)), None);
     assert!(ring.outlets.contains_key(&plain()), "it may be called again soon");
     assert_eq!(ring.next(REMEMBERED_US, topic_to(1)), None);
