@@ -11,7 +11,7 @@ use hyper::{
 };
 
 use super::{
-    connect::Connector,
+    connect::{Connector, Target},
     connection::{Connection, Message},
     deadline::Deadline,
     failure::CallFailure,
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     clock::Clock,
     config::CallbackSettings,
-    job::{CallMethod, Origin},
+    job::{CallMethod, Origin, Topic},
 };
 
 /// What to send, and where.
@@ -75,6 +75,24 @@ impl fmt::Debug for Answer {
     }
 }
 
+/// What a call begins with. Dropping it closes its connection.
+pub struct Prepared(CallStart);
+
+enum CallStart {
+    /// The setting with this key forbids the call.
+    Refused(&'static str),
+    Reused(Connection),
+    New(Target),
+}
+
+impl Prepared {
+    /// The setting `key` forbids the call.
+    #[must_use]
+    pub fn refused(key: &'static str) -> Self {
+        Self(CallStart::Refused(key))
+    }
+}
+
 /// Calls endpoints over HTTP/1.1.
 pub struct Caller {
     settings: CallbackSettings,
@@ -98,12 +116,25 @@ impl Caller {
         Ok(Self { settings, connector, pool, clock })
     }
 
+    /// Finds what a call to `origin` begins with: a connection that can be used again, or else the lookup of its name. Waits
+    /// until the lookup may begin, since other lookups of the topic may hang.
+    pub async fn prepare(&self, topic: Option<&Topic>, origin: &Origin) -> Prepared {
+        if let Some(key) = self.settings.forbidden_by(origin) {
+            return Prepared::refused(key);
+        }
+        Prepared(match self.pool.checkout(origin) {
+            Some(connection) => CallStart::Reused(connection),
+            None => CallStart::New(self.connector.look_up(topic, &origin.host).await),
+        })
+    }
+
     /// Sends a request and returns the answer with the beginning of its body. Dropping the future closes the connection.
     ///
     /// # Errors
     /// As [`call_for_head`](Self::call_for_head).
     pub async fn call(&self, request: Request) -> Result<Answer, CallFailure> {
-        let (mut answer, unread) = self.call_for_head(request).await?;
+        let prepared = self.prepare(None, &request.origin).await;
+        let (mut answer, unread) = self.call_for_head(request, prepared).await?;
         unread.read(&mut answer.body).await;
         Ok(answer)
     }
@@ -115,19 +146,26 @@ impl Caller {
     ///
     /// # Errors
     /// Why there is no answer.
-    pub async fn call_for_head(&self, request: Request) -> Result<(Answer, UnreadBody), CallFailure> {
-        if let Some(key) = self.settings.forbidden_by(&request.origin) {
-            return Err(CallFailure::AddressRefused { key });
-        }
-        let deadline = Deadline::after(&self.clock, request.timeout);
-        if let Some(connection) = self.pool.checkout(&request.origin) {
-            match self.exchange(connection, message(&request)?, &request.origin, &deadline).await {
-                Err(CallFailure::Reset) => {}
-                result => return result,
+    pub async fn call_for_head(
+        &self,
+        request: Request,
+        prepared: Prepared,
+    ) -> Result<(Answer, UnreadBody), CallFailure> {
+        let (origin, deadline) = (&request.origin, Deadline::after(&self.clock, request.timeout));
+        let target = match prepared.0 {
+            CallStart::Refused(key) => return Err(CallFailure::AddressRefused { key }),
+            CallStart::New(target) => target,
+            CallStart::Reused(connection) => {
+                match self.exchange(connection, message(&request)?, origin, &deadline).await {
+                    Err(CallFailure::Reset) => {}
+                    result => return result,
+                }
+                let target = deadline.run(self.connector.look_up(None, &origin.host)).await;
+                target.ok_or(CallFailure::Timeout)?
             }
-        }
-        let connection = self.connector.connect(&request.origin, &deadline).await?;
-        self.exchange(connection, message(&request)?, &request.origin, &deadline).await
+        };
+        let connection = self.connector.connect(origin, target, &deadline).await?;
+        self.exchange(connection, message(&request)?, origin, &deadline).await
     }
 
     /// How many connections are idle.

@@ -246,7 +246,7 @@ impl Shared {
                     match admission {
                         Admission::Call(permit) if !stop.is_cancelled() => {
                             calls += 1;
-                            self.tasks.spawn(self.clone().deliver(delivery, permit));
+                            self.tasks.spawn(self.clone().deliver(delivery, permit, stop.clone()));
                         }
                         Admission::Call(_) | Admission::Later => {}
                         Admission::After(wait) => {

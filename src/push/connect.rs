@@ -12,14 +12,22 @@ use super::{
     connection::{Connection, Stream},
     deadline::Deadline,
     failure::CallFailure,
-    resolve::{Names, Resolver},
+    resolve::{Lookup, Names, Resolver},
     tls::ClientTls,
 };
 use crate::{
     clock::Clock,
     config::CallbackSettings,
-    job::{AddressPolicy, Host, Origin, Scheme},
+    job::{AddressPolicy, Host, Origin, Scheme, Topic},
 };
+
+/// What a host is connected by.
+pub(super) enum Target {
+    /// The host is an address.
+    Address(IpAddr),
+    /// The host has a name.
+    Name(Lookup),
+}
 
 /// Opens connections.
 pub(super) struct Connector {
@@ -48,10 +56,23 @@ impl Connector {
         })
     }
 
-    /// Connects before `deadline`, and within `callbacks.connect_timeout`.
-    pub async fn connect(&self, origin: &Origin, deadline: &Deadline) -> Result<Connection, CallFailure> {
+    /// Begins to look up a host for a topic, and waits for a permit to do so. An address needs none.
+    pub async fn look_up(&self, topic: Option<&Topic>, host: &Host) -> Target {
+        match host {
+            Host::Address(address) => Target::Address(*address),
+            Host::Name(name) => Target::Name(self.names.begin(topic, name).await),
+        }
+    }
+
+    /// Connects to the `target` of an origin before `deadline`, and within `callbacks.connect_timeout`.
+    pub async fn connect(
+        &self,
+        origin: &Origin,
+        target: Target,
+        deadline: &Deadline,
+    ) -> Result<Connection, CallFailure> {
         let deadline = deadline.within(self.connect_timeout);
-        let addresses = deadline.run(self.addresses(&origin.host)).await;
+        let addresses = deadline.run(self.addresses(target)).await;
         let addresses = addresses
             .unwrap_or_else(|| Err(CallFailure::Dns("the name was not looked up in time".to_owned())))?;
         let stream = connect_to_first(&addresses, origin.port, &deadline).await?;
@@ -65,11 +86,11 @@ impl Connector {
         Connection::new(stream, self.clock.now_micros()).await
     }
 
-    /// The addresses of a host that may be called; at least one.
-    async fn addresses(&self, host: &Host) -> Result<Vec<IpAddr>, CallFailure> {
-        let found = match host {
-            Host::Address(address) => Arc::from([*address]),
-            Host::Name(name) => self.names.look_up(name).await?,
+    /// The addresses of a target that may be called; at least one.
+    async fn addresses(&self, target: Target) -> Result<Vec<IpAddr>, CallFailure> {
+        let found = match target {
+            Target::Address(address) => Arc::from([address]),
+            Target::Name(lookup) => lookup.found().await?,
         };
         let is_allowed = |address: &IpAddr| self.networks.allows(*address);
         let allowed: Vec<_> = found.iter().copied().filter(is_allowed).take(Self::MAX_ADDRESSES).collect();

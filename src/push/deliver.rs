@@ -2,9 +2,11 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio_util::sync::CancellationToken;
+
 use super::{
     apply::apply_outcome,
-    call::{Answer, Request, UnreadBody},
+    call::{Answer, Prepared, Request, UnreadBody},
     callbacks::{Shared, call_ttr},
     failure::CallFailure,
     outcome::{self, Outcome},
@@ -14,7 +16,7 @@ use super::{
 };
 use crate::{
     config::CallbackSettings,
-    job::{Callback, Now, Outlet},
+    job::{Callback, Delay, Now, Origin, Outlet},
     metrics::CallResult,
     queue::{Delivery, Reservation, TopicConfig},
 };
@@ -22,7 +24,12 @@ use crate::{
 impl Shared {
     /// Calls for the job of `delivery`, and applies the outcome. A job that cannot be called now gives itself back, and the
     /// attempt is not counted.
-    pub(super) async fn deliver(self: Arc<Self>, delivery: Delivery, permit: CallPermit) {
+    pub(super) async fn deliver(
+        self: Arc<Self>,
+        delivery: Delivery,
+        permit: CallPermit,
+        stop: CancellationToken,
+    ) {
         let config = self.queue.topic_config(&permit.outlet().topic);
         let callback =
             delivery.jobs().first().and_then(|job| callback_of(job, permit.outlet(), &config)).cloned();
@@ -31,6 +38,13 @@ impl Shared {
         let Some(timeout) = delivery.jobs().first().map(|job| self.timeout(job, permit.outlet(), &callback))
         else {
             return;
+        };
+        let origin = callback.url.origin().clone();
+        let prepared = tokio::select! {
+            biased;
+            prepared = self.prepare(permit.outlet(), &origin) => prepared,
+            () = async { self.clock.sleep(LOOKUP_PATIENCE).await } => return give_way(delivery, &permit),
+            () = stop.cancelled() => return,
         };
         let now_us = self.clock.now_micros();
         let time_left = delivery.time_left(now_us);
@@ -42,10 +56,8 @@ impl Shared {
         let Some(reservation) = delivery.accept_jobs().and_then(|jobs| jobs.into_iter().next()) else {
             return;
         };
-        let origin = callback.url.origin().clone();
-        let Some(called) = self
-            .call(&reservation, &Callback { timeout: Some(timeout), ..callback }, &config, &permit, now_us)
-            .await
+        let callback = Callback { timeout: Some(timeout), ..callback };
+        let Some(called) = self.call(&reservation, &callback, &config, &permit, prepared, now_us).await
         else {
             return;
         };
@@ -61,6 +73,15 @@ impl Shared {
         self.metrics.called(reservation.job.topic.as_str(), result, called.took);
     }
 
+    /// What a call for a job of `outlet` begins with. May wait until the name can be looked up.
+    async fn prepare(&self, outlet: &Outlet, origin: &Origin) -> Prepared {
+        // The job may have been stored before the setting was changed, or imported.
+        if outlet.host.is_some() && !self.settings.in_jobs {
+            return Prepared::refused(CallbackSettings::IN_JOBS);
+        }
+        self.caller.prepare(Some(&outlet.topic), origin).await
+    }
+
     /// Calls, and returns what that means for the job; `None` if the server stops before the answer.
     async fn call(
         &self,
@@ -68,6 +89,7 @@ impl Shared {
         callback: &Callback,
         config: &TopicConfig,
         permit: &CallPermit,
+        prepared: Prepared,
         checked_us: i64,
     ) -> Option<Called> {
         let (job, origin) = (&reservation.job, callback.url.origin());
@@ -81,7 +103,7 @@ impl Shared {
         let request = request::build(reservation, callback, &config.secrets, checked_at);
         let answered = tokio::select! {
             biased;
-            answered = self.answer(permit.outlet(), request, began_us) => answered,
+            answered = self.answer(request, prepared, began_us) => answered,
             // An endpoint that sends without a pause uses up the budget of this task.
             () = tokio::task::unconstrained(self.cut.cancelled()) => {
                 self.metrics.called(job.topic.as_str(), CallResult::Cut, self.since(began_us));
@@ -106,15 +128,9 @@ impl Shared {
         Some(Called { outcome, took, unread })
     }
 
-    /// Calls for a job of `outlet`. The answer has the beginning of its body unless it says that the job is done.
-    async fn answer(&self, outlet: &Outlet, request: Request, began_us: i64) -> Answered {
-        let answer = match outlet.host {
-            // The job may have been stored before the setting was changed, or imported.
-            Some(_) if !self.settings.in_jobs => {
-                Err(CallFailure::AddressRefused { key: CallbackSettings::IN_JOBS })
-            }
-            Some(_) | None => self.caller.call_for_head(request).await,
-        };
+    /// Calls. The answer has the beginning of its body unless it says that the job is done.
+    async fn answer(&self, request: Request, prepared: Prepared, began_us: i64) -> Answered {
+        let answer = self.caller.call_for_head(request, prepared).await;
         let took = self.since(began_us);
         match answer {
             Ok((answer, unread)) if answer.status.is_success() => {
@@ -138,6 +154,21 @@ impl Shared {
 
     fn since(&self, began_us: i64) -> Duration {
         Duration::from_micros(self.clock.now_micros().saturating_sub(began_us).unsigned_abs())
+    }
+}
+
+/// How long a job waits until the name of its host can be looked up. Its call has not begun then, and there is no attempt.
+const LOOKUP_PATIENCE: Duration = Duration::from_secs(2);
+/// How long it is set aside after that, so that others of its outlet come first.
+const LOOKUP_PAUSE: Duration = Duration::from_secs(5);
+
+/// Other names that hang have all permits with which the name of this job could be looked up.
+fn give_way(delivery: Delivery, permit: &CallPermit) {
+    tracing::debug!(topic = %permit.outlet().topic, "set a job aside: too many names of its topic are being looked up");
+    permit.set_aside();
+    // All jobs of a plain outlet have the same host.
+    if !permit.outlet().is_plain() {
+        delivery.postpone(Delay::new(LOOKUP_PAUSE).unwrap_or(Delay::LONGEST));
     }
 }
 

@@ -11,6 +11,7 @@ mod connection;
 mod deadline;
 mod deliver;
 mod failure;
+mod lookup_permits;
 mod outcome;
 mod permit;
 mod pool;
@@ -23,7 +24,7 @@ mod tests;
 mod tls;
 mod window;
 
-pub use call::{Answer, Caller, Request};
+pub use call::{Answer, Caller, Prepared, Request};
 pub use callbacks::{Callbacks, EndpointFigures};
 pub use failure::CallFailure;
 pub use resolve::{Resolver, SystemResolver};

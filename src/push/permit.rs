@@ -78,6 +78,11 @@ impl CallPermit {
         self.shared.ring().failed(self.ticket(), origin, reason, self.shared.clock.now_micros());
     }
 
+    /// The job is given back so that others of its outlet come first.
+    pub fn set_aside(&self) {
+        self.shared.ring().set_aside(self.outlet(), 1, 0, self.shared.clock.now_micros());
+    }
+
     /// The call to `origin` has ended.
     pub fn end(mut self, origin: &Origin, signal: Signal) {
         let topic = self.outlet().topic.clone();

@@ -1,18 +1,23 @@
-//! Names of hosts: looks up their addresses, a few names at a time and each only once for all who ask. Judges no address.
+//! Names of hosts: looks up their addresses, each name only once for all who ask. Judges no address. How many names are
+//! looked up at a time, and for whom, is for `lookup_permits`.
 
 use std::{
     collections::HashMap,
     io,
     net::IpAddr,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use async_trait::async_trait;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
-use super::failure::CallFailure;
-use crate::clock::Clock;
+use super::{
+    failure::CallFailure,
+    lookup_permits::{LookupPermit, LookupPermits, Standing},
+};
+use crate::{clock::Clock, job::Topic};
 
 /// Looks up names.
 #[async_trait]
@@ -33,7 +38,8 @@ impl Resolver for SystemResolver {
     }
 }
 
-type Found = Result<Arc<[IpAddr]>, CallFailure>;
+/// Addresses, or why there are none.
+pub(super) type Found = Result<Arc<[IpAddr]>, CallFailure>;
 
 /// Looks up names for many callers. Cheap to clone.
 #[derive(Clone)]
@@ -42,15 +48,16 @@ pub(super) struct Names(Arc<Shared>);
 struct Shared {
     resolver: Arc<dyn Resolver>,
     clock: Arc<dyn Clock>,
-    /// A permit for each name that is being looked up.
-    slots: Semaphore,
+    permits: LookupPermits,
     entries: Mutex<Entries>,
+    /// Notified when a lookup has begun or ended, for callers that wait for a permit to look up the same name.
+    changed: Notify,
 }
 
 #[derive(Default)]
 struct Entries {
     by_name: HashMap<Arc<str>, Entry>,
-    /// Expired entries are removed when there are this many.
+    /// Old entries are removed when there are this many.
     next_prune: usize,
 }
 
@@ -63,66 +70,100 @@ enum Entry {
     },
 }
 
-impl Names {
-    /// How many names are looked up at the same time.
-    const MAX_LOOKUPS: usize = 32;
-    /// How long a result is kept, also that a name does not exist.
-    pub const KEEP: Duration = Duration::from_secs(5);
-    /// Expired results are kept up to this many names.
-    const PRUNE_FROM: usize = 1_024;
+/// A lookup that has begun or ended.
+pub(super) struct Lookup(LookupProgress);
 
-    pub fn new(resolver: Arc<dyn Resolver>, clock: Arc<dyn Clock>) -> Self {
-        let slots = Semaphore::new(Self::MAX_LOOKUPS);
-        Self(Arc::new(Shared { resolver, clock, slots, entries: Mutex::default() }))
-    }
+enum LookupProgress {
+    Pending(watch::Receiver<Option<Found>>),
+    Known(Found),
+}
 
-    /// The addresses of a name; never an empty list.
-    pub async fn look_up(&self, name: &Arc<str>) -> Found {
-        let mut found = match self.known_or_pending(name) {
-            Ok(found) => return found,
-            Err(pending) => pending,
+impl Lookup {
+    /// The addresses of the name; never an empty list.
+    pub async fn found(self) -> Found {
+        let mut pending = match self.0 {
+            LookupProgress::Known(found) => return found,
+            LookupProgress::Pending(pending) => pending,
         };
-        let found = match found.wait_for(Option::is_some).await {
-            Ok(found) => found.clone(),
-            Err(_) => None,
-        };
+        let found = pending.wait_for(Option::is_some).await.ok().and_then(|found| found.clone());
         found.unwrap_or_else(|| Err(CallFailure::Dns("looking up the name was interrupted".to_owned())))
     }
+}
 
-    /// The result, or where it will arrive.
-    fn known_or_pending(&self, name: &Arc<str>) -> Result<Found, watch::Receiver<Option<Found>>> {
-        let now_us = self.0.clock.now_micros();
-        let mut entries = self.0.entries();
-        match entries.by_name.get(name) {
-            Some(Entry::Known { found, until_us }) if now_us < *until_us => return Ok(found.clone()),
-            Some(Entry::Pending(sender)) => return Err(sender.subscribe()),
-            Some(Entry::Known { .. }) | None => {}
+impl Names {
+    /// How long a result is used, also that a name does not exist.
+    pub const KEEP: Duration = Duration::from_secs(5);
+    /// How long a name that was found is remembered as one.
+    const REMEMBER: Duration = Duration::from_secs(600);
+    /// Names from which old ones are removed, and most that are remembered beyond those in use.
+    const PRUNE_FROM: usize = 1_024;
+    const MAX_REMEMBERED: usize = 16_384;
+
+    pub fn new(resolver: Arc<dyn Resolver>, clock: Arc<dyn Clock>) -> Self {
+        let (permits, changed) = (LookupPermits::new(), Notify::new());
+        Self(Arc::new(Shared { resolver, clock, permits, entries: Mutex::default(), changed }))
+    }
+
+    /// Begins to look up a name for a topic, unless its addresses are known or it is being looked up. Waits for a
+    /// permit; a wait that is dropped leaves nothing behind.
+    pub async fn begin(&self, topic: Option<&Topic>, name: &Arc<str>) -> Lookup {
+        let standing = self.0.standing(name);
+        let mut permit = pin!(self.0.permits.acquire(topic.cloned(), standing));
+        loop {
+            // Made before the look, so that no change in between is missed.
+            let changed = self.0.changed.notified();
+            if let Some(lookup) = self.0.begun(&self.0.entries(), name) {
+                return lookup;
+            }
+            tokio::select! {
+                permit = &mut permit => return self.start(name, permit),
+                () = changed => {}
+            }
         }
-        entries.prune(now_us);
+    }
+
+    /// Looks up a name, unless another caller was faster.
+    fn start(&self, name: &Arc<str>, permit: LookupPermit) -> Lookup {
+        let mut entries = self.0.entries();
+        if let Some(lookup) = self.0.begun(&entries, name) {
+            return lookup;
+        }
+        entries.prune(self.0.clock.now_micros());
         let (sender, receiver) = watch::channel(None);
         entries.by_name.insert(name.clone(), Entry::Pending(sender.clone()));
         drop(entries);
+        self.0.changed.notify_waiters();
         // A task of its own, so that the lookup goes on and counts when its callers have given up.
-        tokio::spawn(self.0.clone().resolve(name.clone(), sender));
-        Err(receiver)
+        tokio::spawn(self.0.clone().resolve(name.clone(), sender, permit));
+        Lookup(LookupProgress::Pending(receiver))
     }
 }
 
 impl Shared {
-    async fn resolve(self: Arc<Self>, name: Arc<str>, sender: watch::Sender<Option<Found>>) {
-        let _slot = loop {
-            tokio::select! {
-                slot = self.slots.acquire() => break slot.expect("the semaphore is never closed"),
-                () = sender.closed() => {
-                    // Callers subscribe while they hold the mutex, so none can come in between.
-                    let mut entries = self.entries();
-                    if sender.receiver_count() == 0 {
-                        entries.by_name.remove(&name);
-                        return;
-                    }
-                }
+    fn begun(&self, entries: &Entries, name: &Arc<str>) -> Option<Lookup> {
+        let progress = match entries.by_name.get(name)? {
+            Entry::Known { found, until_us } if self.clock.now_micros() < *until_us => {
+                LookupProgress::Known(found.clone())
             }
+            Entry::Known { .. } => return None,
+            Entry::Pending(sender) => LookupProgress::Pending(sender.subscribe()),
         };
+        Some(Lookup(progress))
+    }
+
+    fn standing(&self, name: &Arc<str>) -> Standing {
+        match self.entries().by_name.get(name) {
+            Some(Entry::Known { found: Ok(_), .. }) => Standing::Proven,
+            Some(Entry::Known { .. } | Entry::Pending(_)) | None => Standing::Unproven,
+        }
+    }
+
+    async fn resolve(
+        self: Arc<Self>,
+        name: Arc<str>,
+        sender: watch::Sender<Option<Found>>,
+        permit: LookupPermit,
+    ) {
         let found = match self.resolver.look_up(&name).await {
             Ok(addresses) if addresses.is_empty() => {
                 Err(CallFailure::Dns("the name has no address".to_owned()))
@@ -130,10 +171,12 @@ impl Shared {
             Ok(addresses) => Ok(addresses.into()),
             Err(error) => Err(CallFailure::Dns(error.to_string())),
         };
-        let until_us = self.clock.now_micros() + i64::try_from(Names::KEEP.as_micros()).expect("is short");
+        let until_us = self.clock.now_micros() + micros(Names::KEEP);
         self.entries().by_name.insert(name, Entry::Known { found: found.clone(), until_us });
         // Nobody may be waiting any more.
         let _ = sender.send(Some(found));
+        drop(permit);
+        self.changed.notify_waiters();
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
@@ -142,15 +185,28 @@ impl Shared {
 }
 
 impl Entries {
-    /// Removes expired results when there are twice as many entries as after the last time.
+    /// Removes old results when there are twice as many entries as after the last time.
     fn prune(&mut self, now_us: i64) {
         if self.by_name.len() < self.next_prune.max(Names::PRUNE_FROM) {
             return;
         }
-        self.by_name.retain(|_, entry| match entry {
-            Entry::Pending(_) => true,
-            Entry::Known { until_us, .. } => now_us < *until_us,
-        });
+        self.retain(now_us, Names::REMEMBER);
+        if self.by_name.len() > Names::MAX_REMEMBERED {
+            self.retain(now_us, Duration::ZERO);
+        }
         self.next_prune = 2 * self.by_name.len();
     }
+
+    /// Keeps results that are in use, and those of names that were found for `longer`.
+    fn retain(&mut self, now_us: i64, longer: Duration) {
+        self.by_name.retain(|_, entry| match entry {
+            Entry::Pending(_) => true,
+            Entry::Known { found: Ok(_), until_us } => now_us < until_us.saturating_add(micros(longer)),
+            Entry::Known { found: Err(_), until_us } => now_us < *until_us,
+        });
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).expect("is short")
 }

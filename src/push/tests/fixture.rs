@@ -108,7 +108,7 @@ pub fn addresses(texts: &[&str]) -> Vec<IpAddr> {
     texts.iter().map(|text| text.parse().expect("an address")).collect()
 }
 
-/// A resolver that gives one list of addresses after the other, and counts.
+/// A resolver that gives one list of addresses after the other, and counts. Names that begin with `hang` are never found.
 pub struct FakeResolver {
     lists: Mutex<VecDeque<io::Result<Vec<IpAddr>>>>,
     /// Each lookup needs a permit.
@@ -149,9 +149,12 @@ impl FakeResolver {
 
 #[async_trait]
 impl Resolver for FakeResolver {
-    async fn look_up(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+    async fn look_up(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         self.lookups.fetch_add(1, Ordering::Relaxed);
         self.running.fetch_add(1, Ordering::Relaxed);
+        if name.starts_with("hang") {
+            std::future::pending::<()>().await;
+        }
         let permit = self.gate.acquire().await.expect("is never closed");
         permit.forget();
         self.running.fetch_sub(1, Ordering::Relaxed);

@@ -8,14 +8,17 @@ use std::{
 };
 
 use super::{
-    fixture::{FakeResolver, Fixture, NO_CONTENT, addresses, let_others_run, networks},
+    fixture::{FakeResolver, Fixture, NO_CONTENT, addresses, let_others_run, networks, request},
     receiver::{Receiver, soon},
 };
 use crate::{
     clock::ManualClock,
     config::CallbackSettings,
-    job::Timestamp,
-    push::{CallFailure, resolve::Names},
+    job::{Timestamp, Topic},
+    push::{
+        CallFailure,
+        resolve::{Found, Names},
+    },
 };
 
 const REFUSED: CallFailure = CallFailure::AddressRefused { key: "callbacks.allow_networks" };
@@ -115,37 +118,110 @@ async fn a_resolver_that_is_too_slow_fails_the_call() {
 async fn concurrent_callers_share_a_lookup_and_its_result_is_kept_for_a_while() {
     let (names, resolver, clock) = names();
     resolver.close_gate();
-    let name: Arc<str> = "a.example".into();
     let opening = async {
         let_others_run().await;
         resolver.open_gate();
     };
-    let (one, other, ()) =
-        soon(async { tokio::join!(names.look_up(&name), names.look_up(&name), opening) }).await;
+    let found = || async { names.found("a", "a.example").await };
+    let (one, other, ()) = soon(async { tokio::join!(found(), found(), opening) }).await;
     assert_eq!((one, resolver.lookups()), (other, 1));
     clock.advance(Duration::from_millis(4_999));
-    names.look_up(&name).await.expect("is known");
+    found().await.expect("is known");
     assert_eq!(resolver.lookups(), 1);
     clock.advance(Duration::from_millis(1));
-    names.look_up(&name).await.expect("is found again");
+    found().await.expect("is found again");
     assert_eq!(resolver.lookups(), 2);
 }
 
 #[tokio::test]
-async fn few_names_are_looked_up_at_a_time_and_given_up_ones_are_not() {
+async fn names_that_hang_do_not_hold_up_other_topics() {
+    let (names, resolver, _) = names();
+    (0..400).for_each(|n| drop(names.spawn("hostile", format!("hang{n}.example"))));
+    let_others_run().await;
+    assert_eq!(resolver.running.load(Ordering::Relaxed), 8, "of one topic");
+    for n in 0..20 {
+        soon(names.found("innocent", &format!("new{n}.example"))).await.expect("is found at once");
+    }
+}
+
+#[tokio::test]
+async fn names_that_hang_do_not_hold_up_those_that_were_found() {
+    let (names, resolver, clock) = names();
+    names.found("innocent", "known.example").await.expect("is found");
+    for topic in 0..100 {
+        (0..8)
+            .for_each(|n| drop(names.spawn(&format!("hostile{topic}"), format!("hang{topic}-{n}.example"))));
+    }
+    let_others_run().await;
+    assert_eq!(resolver.running.load(Ordering::Relaxed), 64, "of all topics");
+    clock.advance(Names::KEEP);
+    soon(names.found("innocent", "known.example")).await.expect("is found again");
+    assert_eq!(resolver.lookups(), 66);
+}
+
+#[tokio::test]
+async fn a_name_that_was_found_is_remembered_beside_ten_thousand_others() {
+    let (names, resolver, clock) = names();
+    names.found("innocent", "known.example").await.expect("is found");
+    for n in 0..10_000 {
+        names.found("hostile", &format!("made-up{n}.example")).await.expect("is found");
+    }
+    (0..64).for_each(|n| drop(names.spawn(&format!("hostile{n}"), format!("hang{n}.example"))));
+    let_others_run().await;
+    clock.advance(Names::KEEP);
+    soon(names.found("innocent", "known.example")).await.expect("is found again");
+    assert_eq!(resolver.running.load(Ordering::Relaxed), 64);
+}
+
+#[tokio::test]
+async fn waits_that_are_given_up_look_nothing_up() {
     let (names, resolver, _) = names();
     resolver.close_gate();
-    let given_up: Vec<_> = (0..100).map(|number| look_up(&names, format!("name{number}"))).collect();
+    let given_up: Vec<_> = (0..100).map(|n| names.spawn("a", format!("name{n}"))).collect();
     let_others_run().await;
-    assert_eq!(resolver.running.load(Ordering::Relaxed), 32);
-    // The 32 that began go on, since the system cannot interrupt them; the others never begin.
+    assert_eq!(resolver.running.load(Ordering::Relaxed), 8);
+    // The 8 that began go on, since the system cannot interrupt them; the others never begin.
     given_up.iter().for_each(tokio::task::JoinHandle::abort);
     let_others_run().await;
     resolver.open_gate();
     let_others_run().await;
-    assert_eq!(resolver.lookups(), 32);
-    soon(look_up(&names, "name99".to_owned())).await.expect("is looked up").expect("is found");
-    assert_eq!(resolver.lookups(), 33);
+    assert_eq!(resolver.lookups(), 8);
+    soon(names.found("a", "name99")).await.expect("is found");
+    assert_eq!(resolver.lookups(), 9);
+}
+
+#[tokio::test]
+async fn a_caller_without_a_permit_goes_on_when_another_topic_looks_its_name_up() {
+    let (names, resolver, _) = names();
+    (0..8).for_each(|n| drop(names.spawn("a", format!("hang{n}.example"))));
+    let_others_run().await;
+    let waiting = names.spawn("a", "shared.example".to_owned());
+    let_others_run().await;
+    assert!(!waiting.is_finished());
+    names.found("b", "shared.example").await.expect("is found");
+    soon(waiting).await.expect("goes on").expect("is found");
+    assert_eq!(resolver.lookups(), 9);
+}
+
+#[tokio::test]
+async fn waiting_for_a_permit_is_no_part_of_a_call() {
+    let fixture = Fixture::new().await;
+    let topic = Topic::parse("t").expect("valid");
+    let hanging: Vec<_> = (0..8).map(|n| request(&format!("http://hang{n}.example")).origin).collect();
+    for origin in &hanging {
+        drop(fixture.caller.prepare(Some(&topic), origin).await);
+    }
+    let request = fixture.request_to("http://good.example");
+    let prepare = fixture.caller.prepare(Some(&topic), &request.origin);
+    let passing = async {
+        let_others_run().await;
+        fixture.clock.advance(10 * CallbackSettings::default().connect_timeout);
+        fixture.caller.prepare(None, &request.origin).await
+    };
+    let (prepared, _) = soon(async { tokio::join!(prepare, passing) }).await;
+    let called = fixture.caller.call_for_head(request.clone(), prepared);
+    let (called, _) = soon(async { tokio::join!(called, fixture.receiver.answer(NO_CONTENT)) }).await;
+    assert_eq!(called.expect("an answer").0.status, 204);
 }
 
 fn names() -> (Names, Arc<FakeResolver>, Arc<ManualClock>) {
@@ -154,10 +230,14 @@ fn names() -> (Names, Arc<FakeResolver>, Arc<ManualClock>) {
     (Names::new(resolver.clone(), clock.clone()), resolver, clock)
 }
 
-fn look_up(
-    names: &Names,
-    name: String,
-) -> tokio::task::JoinHandle<Result<Arc<[std::net::IpAddr]>, CallFailure>> {
-    let names = names.clone();
-    tokio::spawn(async move { names.look_up(&name.into()).await })
+impl Names {
+    async fn found(&self, topic: &str, name: &str) -> Found {
+        let topic = Topic::parse(topic).expect("valid");
+        self.begin(Some(&topic), &name.into()).await.found().await
+    }
+
+    fn spawn(&self, topic: &str, name: String) -> tokio::task::JoinHandle<Found> {
+        let (names, topic) = (self.clone(), topic.to_owned());
+        tokio::spawn(async move { names.found(&topic, &name).await })
+    }
 }

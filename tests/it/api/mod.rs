@@ -21,6 +21,7 @@ mod limits;
 mod lists;
 mod logs;
 mod messages;
+mod neighbors;
 mod nulls;
 mod operations;
 mod patching;

@@ -20,7 +20,7 @@ use linger::{
     http::{self, App, HttpOptions},
     job::Timestamp,
     metrics::Metrics,
-    push::{Callbacks, Caller, SystemResolver},
+    push::{Callbacks, Caller},
     queue::{Limits, Queue, StoreEvents},
 };
 use serde_json::Value;
@@ -31,6 +31,7 @@ use tower::ServiceExt;
 use super::{
     failing::FailingStore,
     openapi::{Exchange, contract},
+    resolver::TestResolver,
     stores::{Engine, Opened, START, Settings},
     wait::{TimeLimit, assert_waits, bounded, let_others_run, until},
 };
@@ -96,7 +97,7 @@ impl Api {
         let stop_calls = stop.child_token();
         let mut app = app.with_auth(setup.auth.unwrap_or_default()).with_ui(setup.ui);
         if let Some(settings) = setup.callbacks {
-            let resolver = Arc::new(SystemResolver);
+            let resolver = Arc::new(TestResolver);
             let caller =
                 Caller::new(settings.clone(), clock.clone(), resolver).expect("the settings are valid");
             let callbacks = Callbacks::new(queue.clone(), caller, settings, clock.clone(), queue_metrics);

@@ -18,6 +18,7 @@ pub mod prometheus;
 pub mod receiver;
 pub mod records;
 pub mod redis;
+pub mod resolver;
 pub mod resp;
 pub mod sentinel;
 pub mod socket;

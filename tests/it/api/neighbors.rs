@@ -1,0 +1,88 @@
+//! Callbacks beside others that fail: hosts that share an outlet, and names that hang in the DNS. With the default settings.
+
+use linger::job::{Callback, CallbackUrl};
+use serde_json::{Value, json};
+
+use super::{
+    calling::{Endpoint, api, pass},
+    endpoints::Silent,
+    on_every_engine,
+};
+use crate::harness::{
+    api::Api,
+    jobs::millis,
+    stores::Engine,
+    wait::{TimeLimit, until},
+};
+
+on_every_engine!(
+    a_host_that_hangs_holds_up_no_other_one_of_its_group,
+    names_that_hang_take_neither_turns_nor_attempts_of_other_topics,
+);
+
+fn port(url: &str) -> u16 {
+    CallbackUrl::parse(url).expect("valid").origin().port
+}
+
+async fn add(api: &Api, jobs: Vec<Value>) {
+    let body = json!({ "jobs": jobs }).to_string();
+    let results = api.send("POST", "/batch/jobs", &body).await.expect(200).json();
+    let results = results["results"].as_array().expect("results").clone();
+    assert!(results.iter().all(|result| result["status"] == 201), "{results:?}");
+}
+
+async fn a_host_that_hangs_holds_up_no_other_one_of_its_group(engine: Engine) {
+    let (api, silent, good) = (api(engine).await, Silent::start().await, Endpoint::start(Vec::new()).await);
+    let number = |url: &str| api.queue.host_number(CallbackUrl::parse(url).expect("valid").origin());
+    let mut names = (0_u32..).map(|n| format!("http://good{n}.test:{}/", port(&good.url)));
+    let neighbor = names.find(|url| number(url) == number(&silent.url)).expect("one of 256");
+    let job = |id: String, url: &str| json!({"topic": "t", "id": id, "callback": {"url": url}});
+    add(&api, (0..100).map(|n| job(format!("bad{n}"), &silent.url)).collect()).await;
+    silent.called(8).await;
+    add(&api, (0..18).map(|n| job(format!("good{n}"), &neighbor)).collect()).await;
+    // The first calls get no answer. After that little time has to pass, so that the good calls have all they need.
+    pass(&api, Callback::DEFAULT_TIMEOUT).await;
+    let limit = TimeLimit::new();
+    while good.calls() < 18 {
+        pass(&api, millis(10)).await;
+        limit.check(|| format!("{} good calls, {} bad ones", good.calls(), silent.calls()));
+        limit.pause().await;
+    }
+    let received = good.received(18).await;
+    assert!(received.iter().all(|call| call.header("linger-attempt") == "1"), "{received:?}");
+    // A job that was set aside has not used up an attempt. It may be reserved at this moment, to be set aside again.
+    let limit = TimeLimit::new();
+    let waits = loop {
+        let job = api.get("/jobs/bad99").await.expect(200).json();
+        if job["state"] != "reserved" {
+            break job;
+        }
+        limit.check(|| job.to_string());
+        limit.pause().await;
+    };
+    assert_eq!(waits["attempts"], 0, "{waits}");
+    assert!(waits["history"].as_array().is_none_or(Vec::is_empty), "{waits}");
+}
+
+async fn names_that_hang_take_neither_turns_nor_attempts_of_other_topics(engine: Engine) {
+    let (api, good) = (api(engine).await, Endpoint::start(Vec::new()).await);
+    let job = |topic: &str, host: String| {
+        let url = format!("http://{host}.test:{}/", port(&good.url));
+        json!({"topic": topic, "id": host, "callback": {"url": url}})
+    };
+    add(&api, (0..400).map(|n| job("hostile", format!("hang{n}"))).collect()).await;
+    let limit = TimeLimit::new();
+    loop {
+        let metrics = String::from_utf8(api.get("/metrics").await.body.to_vec()).expect("text");
+        if metrics.contains("linger_callbacks_in_flight 8\n") {
+            break;
+        }
+        limit.check(|| metrics.clone());
+        limit.pause().await;
+    }
+    add(&api, (0..20).map(|n| job("t", format!("good{n}"))).collect()).await;
+    // No time passes on the clock.
+    until(|| good.calls() >= 20).await;
+    let received = good.received(20).await;
+    assert!(received.iter().all(|call| call.header("linger-attempt") == "1"), "{received:?}");
+}
