@@ -12,7 +12,7 @@
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O
 //! auth · clock · shutdown · signals · small_file · new_file · open_files · metrics · telemetry · failure_log · config · traces
-//! printable
+//! printable · tls
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -42,5 +42,6 @@ mod signals;
 mod small_file;
 pub mod store;
 pub mod telemetry;
+mod tls;
 pub mod traces;
 pub mod transfer;

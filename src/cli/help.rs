@@ -42,7 +42,7 @@ Settings, each overriding the ones before it:
 RUST_LOG overrides log.level. NO_COLOR turns colours off.
 
 Signals: SIGTERM and SIGINT shut the server down; a second one, at least a second later, stops it at once. On SIGHUP it \
-reads the tokens and the certificate again, if it has any.
+reads the tokens and the certificates again, if it has any.
 
 Exit codes: 0 success; 1 failure; 2 wrong usage or configuration (`linger health`: 1); 130 or 143 stopped by a second \
 SIGINT or SIGTERM, other commands than `linger serve` by the first. Commands that call a server have more: linger add \

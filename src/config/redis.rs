@@ -1,14 +1,15 @@
 //! How to reach Redis: section `[redis]`. The URL, the modes and the credentials can say the same thing in several
 //! places; here they become one answer, and contradictions are faults.
 
-use std::{fmt, ops::RangeInclusive, time::Duration};
+use std::{ops::RangeInclusive, time::Duration};
 
 use config::ValueKind;
 
 use super::{
     queue::dead_retention,
     reader::{self, MILLISECOND, MINUTE, Reader},
-    redis_url::{Node, RedisUrl},
+    redis_tls::RedisTlsSettings,
+    redis_url::{Node, RedisUrl, scheme},
     secret::Secret,
     values,
 };
@@ -50,19 +51,6 @@ impl Mode {
     }
 }
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let urls: Vec<String> = self.nodes().iter().map(|node| format!("redis://{node}")).collect();
-        f.write_str(&urls.join(", "))?;
-        match self {
-            Self::Standalone { database: 0, .. } => Ok(()),
-            Self::Standalone { database, .. } => write!(f, "/{database}"),
-            Self::Sentinel { service, .. } => write!(f, " (Sentinel, {service})"),
-            Self::Cluster(_) => f.write_str(" (Cluster)"),
-        }
-    }
-}
-
 /// User and password of a server. `Debug` redacts the password.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Credentials {
@@ -79,6 +67,8 @@ pub struct RedisSettings {
     pub mode: Mode,
     /// Credentials for these servers.
     pub credentials: Credentials,
+    /// TLS, if the URLs ask for it.
+    pub tls: Option<RedisTlsSettings>,
     /// Prefix of every key and channel, so that several queues can share a server: 1 to 64 of `A-Z a-z 0-9 . _ : -`.
     pub prefix: String,
     /// Number of shards. It is fixed when the prefix is first used. `None` takes the stored number, or at first use
@@ -129,11 +119,12 @@ impl RedisSettings {
     /// If `url` is invalid.
     #[must_use]
     pub fn new(url: &str) -> Self {
-        let RedisUrl { node, database, username, password } =
+        let RedisUrl { tls, node, database, username, password } =
             RedisUrl::parse(url).expect("the caller passes a valid URL");
         Self {
             mode: Mode::Standalone { node, database: database.unwrap_or_default() },
             credentials: Credentials { username, password },
+            tls: tls.then(RedisTlsSettings::default),
             ..Self::default()
         }
     }
@@ -141,9 +132,17 @@ impl RedisSettings {
     /// Reads the section. An incomplete section is a fault only if it is `in_use`; an invalid value always is.
     pub(super) fn read(reader: &mut Reader<'_>, in_use: bool) -> Self {
         let url = reader.get("redis.url", |kind| RedisUrl::parse(&values::text(kind)?));
+        let (nodes, nodes_ask_for_tls) = reader.get("redis.nodes", nodes);
+        let credentials = credentials(reader, &url, in_use);
+        let mode = mode(reader, &url, nodes, in_use);
+        let (asks_for_tls, place) = match &mode {
+            Mode::Standalone { .. } => (url.tls, "redis.url"),
+            Mode::Sentinel { .. } | Mode::Cluster(_) => (nodes_ask_for_tls, "redis.nodes"),
+        };
         let settings = Self {
-            credentials: credentials(reader, &url),
-            mode: mode(reader, &url, in_use),
+            credentials,
+            mode,
+            tls: RedisTlsSettings::read(reader, asks_for_tls, place, in_use),
             prefix: reader.get("redis.prefix", |kind| prefix(&values::text(kind)?)),
             shards: reader.get("redis.shards", shards),
             connect_timeout: reader.duration("redis.connect_timeout", 10 * MILLISECOND, MINUTE),
@@ -168,16 +167,31 @@ impl RedisSettings {
     #[must_use]
     pub fn location(&self) -> String {
         let nodes = self.mode.nodes().iter().map(Node::to_string).collect::<Vec<_>>().join(",");
+        let tls = if self.tls.is_some() { ", TLS" } else { "" };
         match &self.mode {
-            Mode::Standalone { database: 0, .. } => nodes,
-            Mode::Standalone { database, .. } => format!("{nodes}/{database}"),
-            Mode::Sentinel { service, .. } => format!("sentinel {service} at {nodes}"),
-            Mode::Cluster(_) => format!("cluster {nodes}"),
+            Mode::Standalone { database: 0, .. } => format!("{nodes}{tls}"),
+            Mode::Standalone { database, .. } => format!("{nodes}/{database}{tls}"),
+            Mode::Sentinel { service, .. } => format!("sentinel {service} at {nodes}{tls}"),
+            Mode::Cluster(_) => format!("cluster {nodes}{tls}"),
+        }
+    }
+
+    /// The URLs that are connected to first, for messages, without secrets.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let scheme = scheme(self.tls.is_some());
+        let urls: Vec<String> = self.mode.nodes().iter().map(|node| format!("{scheme}{node}")).collect();
+        let urls = urls.join(", ");
+        match &self.mode {
+            Mode::Standalone { database: 0, .. } => urls,
+            Mode::Standalone { database, .. } => format!("{urls}/{database}"),
+            Mode::Sentinel { service, .. } => format!("{urls} (Sentinel, {service})"),
+            Mode::Cluster(_) => format!("{urls} (Cluster)"),
         }
     }
 }
 
-fn credentials(reader: &mut Reader<'_>, url: &RedisUrl) -> Credentials {
+fn credentials(reader: &mut Reader<'_>, url: &RedisUrl, in_use: bool) -> Credentials {
     let username = reader.text("redis.username");
     let password = reader.secret("redis.password", "redis.password_file");
     if username.is_some() && url.username.is_some() {
@@ -186,20 +200,34 @@ fn credentials(reader: &mut Reader<'_>, url: &RedisUrl) -> Credentials {
     if password.is_some() && url.password.is_some() {
         reader.refuse("redis.url", "has a password while redis.password or redis.password_file is set too");
     }
-    Credentials {
+    let user_key = if username.is_some() { "redis.username" } else { "redis.url" };
+    let credentials = Credentials {
         username: username.or_else(|| url.username.clone()),
         password: password.or_else(|| url.password.clone()),
+    };
+    if in_use && url.password.is_none() {
+        check_user(reader, user_key, &credentials, ["redis.password", "redis.password_file"]);
+    }
+    credentials
+}
+
+/// Refuses a user without a password, because Redis knows no login by the name alone: Linger would be the default user.
+fn check_user(reader: &mut Reader<'_>, key: &str, credentials: &Credentials, passwords: [&str; 2]) {
+    // A password that is set but cannot be read is a fault of its own.
+    if credentials.username.is_some() && passwords.iter().all(|password| reader.is_default(password)) {
+        let [password, file] = passwords;
+        let remedy = format!("set {file} or {password}, to anything for a user that needs none");
+        reader.refuse(key, format!("names a user, and no password is set: {remedy}, or leave the user out"));
     }
 }
 
-fn mode(reader: &mut Reader<'_>, url: &RedisUrl, in_use: bool) -> Mode {
+fn mode(reader: &mut Reader<'_>, url: &RedisUrl, nodes: Vec<Node>, in_use: bool) -> Mode {
     let names = [
         ("standalone", ModeName::Standalone),
         ("sentinel", ModeName::Sentinel),
         ("cluster", ModeName::Cluster),
     ];
     let name = reader.choice("redis.mode", &names);
-    let nodes = reader.get("redis.nodes", nodes);
     let service = reader.text("redis.sentinel_master");
     let credentials = Credentials {
         username: reader.text("redis.sentinel_username"),
@@ -207,6 +235,8 @@ fn mode(reader: &mut Reader<'_>, url: &RedisUrl, in_use: bool) -> Mode {
     };
     if in_use {
         check_mode(reader, name, &nodes, service.as_deref());
+        let passwords = ["redis.sentinel_password", "redis.sentinel_password_file"];
+        check_user(reader, "redis.sentinel_username", &credentials, passwords);
     }
     match name {
         ModeName::Standalone => {
@@ -217,12 +247,20 @@ fn mode(reader: &mut Reader<'_>, url: &RedisUrl, in_use: bool) -> Mode {
     }
 }
 
-/// A list of `host:port`. A problem names the number of the item and does not quote it, since it may contain a password.
-fn nodes(kind: &ValueKind) -> Result<Vec<Node>, values::ValueProblem> {
+/// A list of `host:port` or of URLs, and whether these ask for TLS. A problem names the number of the item and does not
+/// quote it, since it may contain a password.
+fn nodes(kind: &ValueKind) -> Result<(Vec<Node>, bool), values::ValueProblem> {
     let parse = |(index, node): (usize, &String)| {
-        Node::parse(node, None).map_err(|problem| format!("item {}: {problem}", index + 1))
+        Node::parse_with_scheme(node).map_err(|problem| format!("item {}: {problem}", index + 1))
     };
-    values::list(kind)?.iter().enumerate().map(parse).collect()
+    let items = values::list(kind)?;
+    let parsed: Vec<_> = items.iter().enumerate().map(parse).collect::<Result<_, _>>()?;
+    let (nodes, tls): (Vec<Node>, Vec<bool>) = parsed.into_iter().unzip();
+    let first = tls.first().copied().unwrap_or_default();
+    if tls.iter().any(|tls| *tls != first) {
+        return Err("must begin with rediss://, for TLS, in every item or in none".to_owned());
+    }
+    Ok((nodes, first))
 }
 
 /// Refuses settings that the mode lacks or would silently ignore.

@@ -14,6 +14,15 @@ pub struct Node {
 }
 
 impl Node {
+    /// Parses `host:port`, with or without a scheme. Returns too whether that asks for TLS.
+    pub(super) fn parse_with_scheme(text: &str) -> Result<(Self, bool), ValueProblem> {
+        let (tls, rest) = split_scheme(text).unwrap_or((false, text));
+        if rest.contains('@') {
+            return Err("must not have a user or a password; other redis keys set them".to_owned());
+        }
+        Ok((Self::parse(rest, None)?, tls))
+    }
+
     /// Parses `host[:port]`. An IPv6 address must be in brackets.
     pub(super) fn parse(text: &str, default_port: Option<u16>) -> Result<Self, ValueProblem> {
         let malformed = || "must be host:port, such as 127.0.0.1:6379 or [::1]:6379".to_owned();
@@ -57,9 +66,21 @@ impl fmt::Display for Node {
     }
 }
 
-/// `redis://[user[:password]@]host[:port][/database]`. `Display` redacts the password.
+/// The scheme of a URL: with TLS, or without.
+pub(super) fn scheme(tls: bool) -> &'static str {
+    if tls { "rediss://" } else { "redis://" }
+}
+
+/// Whether the scheme asks for TLS, and what follows it; `None` without a scheme of Redis.
+fn split_scheme(text: &str) -> Option<(bool, &str)> {
+    [true, false].into_iter().find_map(|tls| Some((tls, text.strip_prefix(scheme(tls))?)))
+}
+
+/// `redis[s]://[user[:password]@]host[:port][/database]`. `Display` redacts the password.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RedisUrl {
+    /// Whether it begins with `rediss://`.
+    pub tls: bool,
     /// The server.
     pub node: Node,
     /// The number of the database, if the URL has one.
@@ -72,13 +93,9 @@ pub struct RedisUrl {
 
 impl RedisUrl {
     pub(super) fn parse(text: &str) -> Result<Self, ValueProblem> {
-        if text.starts_with("rediss://") {
-            let advice = "this build speaks plain Redis only; put a TLS proxy such as stunnel between";
-            return Err(format!("asks for TLS (rediss://): {advice}"));
-        }
-        let rest = text
-            .strip_prefix("redis://")
-            .ok_or("must be a URL such as redis://127.0.0.1:6379 or redis://user@host:6379/0")?;
+        let (tls, rest) = split_scheme(text).ok_or(
+            "must be a URL such as redis://127.0.0.1:6379, or rediss://redis.example.com:6379 for TLS",
+        )?;
         if rest.contains(['?', '#']) {
             return Err(
                 "must not have a query or a fragment; the other redis keys set what they would".into()
@@ -96,13 +113,13 @@ impl RedisUrl {
             Some((name, password)) => (percent_decode(name)?, percent_decode(password)?.map(Secret::new)),
             None => (None, None),
         };
-        Ok(Self { node: Node::parse(host, Some(6379))?, database, username, password })
+        Ok(Self { tls, node: Node::parse(host, Some(6379))?, database, username, password })
     }
 }
 
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("redis://")?;
+        f.write_str(scheme(self.tls))?;
         match (&self.username, &self.password) {
             (None, None) => {}
             (name, None) => write!(f, "{}@", name.as_deref().unwrap_or_default())?,
@@ -152,6 +169,7 @@ mod tests {
             ("redis://localhost/", "redis://localhost:6379"),
             ("redis://:secret@localhost", "redis://:<redacted>@localhost:6379"),
             ("redis://app@[::1]:7000/0", "redis://app@[::1]:7000/0"),
+            ("rediss://:secret@cache.example", "rediss://:<redacted>@cache.example:6379"),
         ] {
             assert_eq!(RedisUrl::parse(text).map(|url| url.to_string()), Ok(shown.to_owned()), "{text}");
         }
@@ -163,7 +181,8 @@ mod tests {
             "",
             "localhost:6379",
             "http://secret",
-            "rediss://:secret@host",
+            "rediss://:secret@host:port",
+            "rediss:secret",
             "redis://",
             "redis://:secret@",
             "redis://:secret@host:0",
@@ -177,6 +196,19 @@ mod tests {
         ] {
             let problem = RedisUrl::parse(text).expect_err(text);
             assert!(!problem.contains("secret"), "{text}: {problem}");
+            let problem = Node::parse_with_scheme(text).err();
+            assert!(problem.is_none_or(|problem| !problem.contains("secret")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_node_may_have_a_scheme() {
+        let parsed = |text| Node::parse_with_scheme(text).map(|(node, tls)| (node.to_string(), tls));
+        assert_eq!(parsed("a:1"), Ok(("a:1".to_owned(), false)));
+        assert_eq!(parsed("redis://a:1"), Ok(("a:1".to_owned(), false)));
+        assert_eq!(parsed("rediss://[::1]:2"), Ok(("[::1]:2".to_owned(), true)));
+        for wrong in ["rediss://a", "rediss://a:1/0", "http://a:1", "rediss://u:p@a:1"] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -22,28 +22,37 @@ impl AuthSettings {
     }
 }
 
-/// The files of TLS: section `[tls]`.
+/// A certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate chain.
+    /// The file with the certificate chain.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// The file with its private key.
     pub key: PathBuf,
 }
 
 impl TlsFiles {
-    /// `None` if neither is set.
+    /// Reads section `[tls]`.
     pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let (certificate, key) = (reader.optional_file("tls.certificate"), reader.optional_file("tls.key"));
+        Self::from_keys(reader, ("tls.certificate", certificate), ("tls.key", key))
+    }
+
+    /// From the two keys that name the files, with their values. `None` if neither is set.
+    pub(super) fn from_keys(
+        reader: &mut Reader<'_>,
+        (certificate_key, certificate): (&str, Option<PathBuf>),
+        (key_key, key): (&str, Option<PathBuf>),
+    ) -> Option<Self> {
         match (certificate, key) {
             (Some(certificate), Some(key)) => Some(Self { certificate, key }),
             (None, None) => None,
             (Some(_), None) => {
-                reader.refuse("tls.key", "must be set too, since tls.certificate is");
+                reader.refuse(key_key, format!("must be set too, since {certificate_key} is"));
                 None
             }
             (None, Some(_)) => {
-                reader.refuse("tls.certificate", "must be set too, since tls.key is");
+                reader.refuse(certificate_key, format!("must be set too, since {key_key} is"));
                 None
             }
         }

@@ -204,6 +204,11 @@ fn the_modes_of_redis_ask_for_what_they_need_and_refuse_the_rest() {
     assert_eq!(redis(""), Vec::<String>::new());
     assert_eq!(redis("mode = 'sentinel'\nnodes = ['a:1']\nsentinel_master = 'm'"), Vec::<String>::new());
     assert_eq!(redis("mode = 'cluster'\nnodes = ['a:1', '[::1]:2']"), Vec::<String>::new());
+    assert_eq!(redis("mode = 'cluster'\nnodes = ['rediss://a:1', 'rediss://[::1]:2']"), Vec::<String>::new());
+    assert_eq!(redis("url = 'redis://u@h'\npassword = 'p'"), Vec::<String>::new());
+    let unneeded = redis("server_name = 'a'");
+    let remedy = "is for TLS, which redis.url does not ask for: write rediss:// there, or leave this key out";
+    assert_eq!(unneeded, [format!("redis.server_name: {remedy}")]);
     for (rest, key) in [
         ("nodes = ['a:1']", "redis.nodes"),
         ("mode = 'cluster'", "redis.nodes"),
@@ -213,6 +218,23 @@ fn the_modes_of_redis_ask_for_what_they_need_and_refuse_the_rest() {
         ("mode = 'sentinel'\nnodes = ['a:1']", "redis.sentinel_master"),
         ("sentinel_master = 'm'", "redis.sentinel_master"),
         ("url = 'redis://u@h'\nusername = 'u'", "redis.username"),
+        ("url = 'redis://u@h'", "redis.url"),
+        ("url = 'redis://u:@h'", "redis.url"),
+        ("username = 'u'", "redis.username"),
+        ("mode = 'cluster'\nnodes = ['a:1']\nusername = 'u'", "redis.username"),
+        (
+            "mode = 'sentinel'\nnodes = ['a:1']\nsentinel_master = 'm'\nsentinel_username = 'u'",
+            "redis.sentinel_username",
+        ),
+        ("mode = 'cluster'\nnodes = ['rediss://a:1', 'b:2']", "redis.nodes"),
+        ("mode = 'cluster'\nnodes = ['redis://a:1', 'rediss://b:2']", "redis.nodes"),
+        ("mode = 'cluster'\nnodes = ['rediss://u:p@a:1']", "redis.nodes"),
+        ("ca_file = 'f'", "redis.ca_file"),
+        ("mode = 'cluster'\nnodes = ['a:1']\nserver_name = 'a'", "redis.server_name"),
+        ("client_certificate = 'f'\nclient_key = 'f'", "redis.client_certificate"),
+        ("url = 'rediss://h'\nclient_certificate = 'f'", "redis.client_key"),
+        ("url = 'rediss://h'\nclient_key = 'f'", "redis.client_certificate"),
+        ("url = 'rediss://h'\nserver_name = 'a b'", "redis.server_name"),
         ("prefix = 'a{b}'", "redis.prefix"),
         ("reconnect_max_delay = '1ms'", "redis.reconnect_max_delay"),
     ] {

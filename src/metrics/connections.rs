@@ -1,5 +1,4 @@
-//! Metrics of connections: how many are open, how many were refused or closed by the server, and why, and when the
-//! certificate expires.
+//! Metrics of connections: how many are open, how many were refused or closed by the server, and why.
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -7,7 +6,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{GaugeGuard, certificate::CertificateEnd};
+use super::GaugeGuard;
 
 /// Label of a reason.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -97,19 +96,13 @@ pub struct ConnectionMetrics {
     open: Gauge,
     refused: Family<ReasonLabel, Counter>,
     closed: Family<ReasonLabel, Counter>,
-    certificate_end: CertificateEnd,
 }
 
 impl ConnectionMetrics {
     /// Registers the metrics of connections in `registry`.
     #[must_use]
     pub fn register(registry: &mut Registry) -> Self {
-        let metrics = Self {
-            open: Gauge::default(),
-            refused: Family::default(),
-            closed: Family::default(),
-            certificate_end: CertificateEnd::register(registry),
-        };
+        let metrics = Self { open: Gauge::default(), refused: Family::default(), closed: Family::default() };
         // Every reason is registered at start, so that its rate is zero rather than unknown.
         for refusal in RefusalReason::ALL {
             drop(metrics.refused.get_or_create(&refusal.label()));
@@ -125,11 +118,6 @@ impl ConnectionMetrics {
             metrics.closed.clone(),
         );
         metrics
-    }
-
-    /// Sets when the certificate expires, in seconds since the Unix epoch, if that is known.
-    pub fn set_certificate_end(&self, not_after: Option<i64>) {
-        self.certificate_end.set(not_after);
     }
 
     /// Counts an open connection until the guard is dropped.

@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex};
 use prometheus_client::{metrics::info::Info, registry::Registry};
 
 pub use callbacks::{CallResult, CallbackMetrics};
+pub use certificate::{Certificate, CertificateMetrics};
 pub use clock::ClockMetrics;
 pub use connections::{CloseReason, ConnectionMetrics, RefusalReason};
 pub use engine::EngineMetrics;
@@ -56,6 +57,8 @@ pub struct Metrics {
     pub http: HttpMetrics,
     /// Of the accept loop.
     pub connections: ConnectionMetrics,
+    /// Of the certificates of this process.
+    pub certificates: CertificateMetrics,
     /// Of the log.
     pub log: LogMetrics,
     /// Of the spans of traced jobs.
@@ -77,13 +80,14 @@ impl Metrics {
         let queue = QueueMetrics::register(&mut registry);
         let http = HttpMetrics::register(&mut registry);
         let connections = ConnectionMetrics::register(&mut registry);
+        let certificates = CertificateMetrics::register(&mut registry);
         let log = LogMetrics::register(&mut registry);
         let spans = SpanMetrics::register(&mut registry);
         let store = StoreInfo::register(&mut registry);
         ProcessCollector::register(&mut registry);
         registry.register("linger_build", "The program that runs here", Info::new(build_labels()));
         let registry = Arc::new(Mutex::new(registry));
-        Self { registry, store, clock, engine, queue, http, connections, log, spans }
+        Self { registry, store, clock, engine, queue, http, connections, certificates, log, spans }
     }
 
     /// Sets which store is behind this process and what its acknowledgements mean. Replaces the previous description.

@@ -4,7 +4,6 @@
 //! for connections beyond the limit.
 
 pub(crate) mod byte_budget;
-mod certificate;
 mod connection;
 mod connection_limit;
 mod io_timeouts;
@@ -18,9 +17,5 @@ mod transport;
 pub(crate) use self::{
     connection::ConnectedClient, connection_limit::limited_network, io_timeouts::WINDOW_BYTES,
 };
-pub use self::{
-    listener::serve,
-    options::ListenerOptions,
-    tls::{ServerTls, TlsFile, UnusableTlsFile},
-    transport::Transport,
-};
+pub use self::{listener::serve, options::ListenerOptions, tls::ServerTls, transport::Transport};
+pub use crate::tls::{TlsFile, UnusableTlsFile};

@@ -7,23 +7,17 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
-        self, ServerConfig,
-        crypto::{CryptoProvider, ring},
+        ServerConfig,
+        crypto::ring,
         server::{ClientHello, ResolvesServerCert},
         sign::CertifiedKey,
     },
 };
 
-use super::certificate;
-use crate::{
-    clock::{Clock, SystemClock},
-    metrics::ConnectionMetrics,
-    small_file,
-};
+use crate::tls::{UnusableTlsFile, not_after, read_pair};
 
 /// The server's side of TLS 1.2 and 1.3. Cheap to clone.
 #[derive(Clone)]
@@ -44,25 +38,6 @@ impl ResolvesServerCert for CurrentPair {
     }
 }
 
-/// One of the two files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TlsFile {
-    /// The certificate chain.
-    Certificate,
-    /// Its private key.
-    Key,
-}
-
-/// Which file cannot be used and why. Shows nothing of its content.
-#[derive(Debug, thiserror::Error)]
-#[error("{problem}")]
-pub struct UnusableTlsFile {
-    /// The file at fault.
-    pub which: TlsFile,
-    /// Its path, and what is wrong.
-    pub problem: String,
-}
-
 impl ServerTls {
     /// Reads a certificate chain, the server's own certificate first, and its private key, both in PEM.
     ///
@@ -70,7 +45,7 @@ impl ServerTls {
     /// At least one file that cannot be used.
     pub fn read(certificate: &Path, key: &Path) -> Result<Self, Vec<UnusableTlsFile>> {
         let provider = Arc::new(ring::default_provider());
-        let pair = Arc::new(CurrentPair(RwLock::new(read_pair(&provider, certificate, key)?)));
+        let pair = Arc::new(CurrentPair(RwLock::new(Arc::new(read_pair(&provider, certificate, key)?))));
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("ring has the cipher suites of TLS 1.2 and 1.3");
@@ -85,20 +60,16 @@ impl ServerTls {
     /// As [`read`](Self::read); the old pair then stays in use.
     pub fn reload(&self) -> Result<(), Vec<UnusableTlsFile>> {
         let pair = read_pair(self.config.crypto_provider(), &self.certificate, &self.key)?;
-        *self.pair.0.write().unwrap_or_else(PoisonError::into_inner) = pair;
+        *self.pair.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(pair);
         Ok(())
     }
 
-    /// Publishes until when the server's own certificate is valid, and warns if that moment has passed. Clients may ignore
-    /// the others of the chain.
-    pub fn publish(&self, metrics: &ConnectionMetrics) {
+    /// Until when the server's own certificate is valid, in seconds since the Unix epoch, if that is known. Clients may
+    /// ignore the others of the chain.
+    #[must_use]
+    pub fn certificate_end(&self) -> Option<i64> {
         let pair = self.pair.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let not_after = pair.end_entity_cert().ok().and_then(|der| certificate::not_after(der));
-        metrics.set_certificate_end(not_after);
-        if not_after.is_some_and(|end| end <= SystemClock::new().now_micros() / 1_000_000) {
-            let file = self.certificate.display();
-            tracing::warn!(%file, "the certificate has expired, so clients refuse to connect");
-        }
+        pair.end_entity_cert().ok().and_then(|der| not_after(der))
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
@@ -112,58 +83,10 @@ impl fmt::Debug for ServerTls {
     }
 }
 
-fn read_pair(
-    provider: &CryptoProvider,
-    certificate: &Path,
-    key: &Path,
-) -> Result<Arc<CertifiedKey>, Vec<UnusableTlsFile>> {
-    let unusable = |which, problem: String| UnusableTlsFile { which, problem };
-    let chain = read_chain(certificate).map_err(|problem| unusable(TlsFile::Certificate, problem));
-    let private = read_key(key).map_err(|problem| unusable(TlsFile::Key, problem));
-    let (chain, private) = match (chain, private) {
-        (Ok(chain), Ok(private)) => (chain, private),
-        (chain, private) => return Err(chain.err().into_iter().chain(private.err()).collect()),
-    };
-    let pair = CertifiedKey::from_der(chain, private, provider).map_err(|error| {
-        let (certificate, key) = (certificate.display(), key.display());
-        vec![match error {
-            rustls::Error::InconsistentKeys(_) => {
-                unusable(TlsFile::Key, format!("{key} is not the key of {certificate}"))
-            }
-            rustls::Error::InvalidCertificate(_) => unusable(
-                TlsFile::Certificate,
-                format!("{certificate} holds something other than a certificate"),
-            ),
-            _ => {
-                let kinds = "RSA, ECDSA (P-256, P-384) and Ed25519";
-                unusable(
-                    TlsFile::Key,
-                    format!("{key} holds a key of a kind that is not supported; {kinds} are"),
-                )
-            }
-        }]
-    })?;
-    Ok(Arc::new(pair))
-}
-
-fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read_file(file)?).collect();
-    let chain = chain.map_err(|_| format!("{} is not PEM", file.display()))?;
-    if chain.is_empty() { Err(format!("{} holds no certificate", file.display())) } else { Ok(chain) }
-}
-
-fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    PrivateKeyDer::from_pem_slice(&read_file(file)?)
-        .map_err(|_| format!("{} holds no private key in PEM", file.display()))
-}
-
-fn read_file(file: &Path) -> Result<Vec<u8>, String> {
-    small_file::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tls::TlsFile;
 
     struct TestFiles {
         directory: tempfile::TempDir,

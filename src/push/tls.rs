@@ -2,15 +2,14 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::{net::TcpStream, sync::OnceCell};
-use tokio_rustls::{
-    TlsConnector,
-    client::TlsStream,
-    rustls::{ClientConfig, RootCertStore, crypto::ring},
-};
+use tokio_rustls::{TlsConnector, client::TlsStream, rustls::RootCertStore};
 
-use crate::{job::Host, small_file};
+use crate::{
+    job::Host,
+    tls::{client_trusting, read_authorities, system_authorities},
+};
 
 use super::failure::CallFailure;
 
@@ -42,9 +41,7 @@ impl ClientTls {
     }
 
     async fn connector(&self) -> TlsConnector {
-        // Reads some hundred files on some systems.
-        let read = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await;
-        let system = read.map(|read| read.certs).unwrap_or_default();
+        let system = tokio::task::spawn_blocking(system_authorities).await.unwrap_or_default();
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(system.into_iter().chain(self.own.iter().cloned()));
         if roots.is_empty() {
@@ -52,10 +49,7 @@ impl ClientTls {
                 "the system has no certificates of authorities: no certificate of an endpoint is trusted"
             );
         }
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .expect("ring has the cipher suites of TLS 1.2 and 1.3");
-        let mut config = config.with_root_certificates(roots).with_no_client_auth();
+        let mut config = client_trusting(roots).with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Arc::new(config).into()
     }
@@ -67,18 +61,6 @@ impl ClientTls {
 /// The file and what is wrong with it.
 pub fn check_authorities(ca_file: Option<&Path>) -> Result<(), String> {
     ClientTls::new(ca_file).map(drop)
-}
-
-fn read_authorities(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let bytes =
-        small_file::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
-    let authorities = read.map_err(|_| format!("{} is not PEM", file.display()))?;
-    let (usable, _) = RootCertStore::empty().add_parsable_certificates(authorities.iter().cloned());
-    if authorities.is_empty() || usable < authorities.len() {
-        return Err(format!("{} must hold certificates of authorities, and nothing else", file.display()));
-    }
-    Ok(authorities)
 }
 
 /// A failed handshake: the peer went away, or TLS itself failed.

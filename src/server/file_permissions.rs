@@ -17,6 +17,9 @@ pub(super) fn warn(config: &Config) {
     if let Some(tls) = &config.tls {
         check(&tls.key, ANY, "the private key");
     }
+    if let Some(client) = config.redis.tls.as_ref().and_then(|tls| tls.client.as_ref()) {
+        check(&client.key, ANY, "the private key for Redis");
+    }
     if config.engine == EngineKind::Embedded {
         // Listing the directory reveals only names: the files in it are for their owner alone.
         check(&config.embedded.data_dir, WRITE, "the data directory");

@@ -66,17 +66,16 @@ impl Running {
         // afterwards, so that no connection is accepted before it can be served.
         let socket = bind(config.server.listen)?;
         let (events, engine) = (Arc::new(StoreEvents::default()), wiring::engine(config));
-        let store = wiring::open_store(config, clock.clone(), events.clone(), &metrics).await;
+        let redis_tls = reload.redis_tls.clone();
+        let store = wiring::open_store(config, clock.clone(), events.clone(), &metrics, redis_tls).await;
         let store = store.map_err(StartError::Store)?;
         file_permissions::warn(config);
         let limits = config.queue.clone();
         let queue = Queue::new(store, &events, clock.clone(), limits, metrics.queue.clone());
         let listener = listen(socket, config.server.listen)?;
         let address = listener.local_addr()?;
-        let (clock_metrics, connection_metrics) = (metrics.clock.clone(), metrics.connections.clone());
-        if let Some(tls) = &reload.tls {
-            tls.publish(&connection_metrics);
-        }
+        let (clock_metrics, certificate_metrics) = (metrics.clock.clone(), metrics.certificates.clone());
+        reload.publish(&certificate_metrics);
         let options = listener_options(config);
         let transport = Transport::new(options, clock.clone(), &metrics, http::too_many_connections)
             .with_tls(reload.tls.clone());
@@ -111,7 +110,7 @@ impl Running {
         });
         let (hangups, stop) = (Reload::signals()?, closing.clone());
         shutdown.spawn("reloading", closing.clone(), async move {
-            reload.run(hangups, stop, connection_metrics).await;
+            reload.run(hangups, stop, certificate_metrics).await;
         });
         let stop = closing.clone();
         let serving = net::serve(transport, listener, http::router(&app), stop);

@@ -132,7 +132,11 @@ async fn open_to_import(config: &Config) -> Result<Arc<dyn Store>, MaintenanceEr
             })
         }
         EngineKind::Redis => {
-            wiring::open_store(config, clock, listener, &Metrics::new()).await.map_err(cannot_open)
+            let tls = wiring::redis_tls(config).map_err(|faults| {
+                let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                cannot_open(faults.join("; "))
+            })?;
+            wiring::open_store(config, clock, listener, &Metrics::new(), tls).await.map_err(cannot_open)
         }
     }
 }

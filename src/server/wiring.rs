@@ -13,13 +13,17 @@ use crate::{
     metrics::{EngineMetrics, Metrics},
     push::{Callbacks, Caller, SystemResolver},
     queue::Queue,
-    store::{Listener, Store, embedded, redis},
+    store::{
+        Listener, Store, embedded,
+        redis::{self, RedisTls},
+    },
 };
 
 /// Longest pause before a Redis that is not usable yet is tried again.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
-/// Opens the configured engine. A Redis that is not usable yet is tried again for `redis.start_timeout`.
+/// Opens the configured engine. A Redis that is not usable yet is tried again for `redis.start_timeout`. `redis_tls` is
+/// what [`redis_tls`] returned.
 ///
 /// # Errors
 /// The address or directory and what is wrong, in one line.
@@ -28,6 +32,7 @@ pub(super) async fn open_store(
     clock: Arc<dyn Clock>,
     listener: Arc<dyn Listener>,
     metrics: &Metrics,
+    redis_tls: Option<RedisTls>,
 ) -> Result<Arc<dyn Store>, String> {
     match config.engine {
         EngineKind::Embedded => {
@@ -39,7 +44,8 @@ pub(super) async fn open_store(
         }
         EngineKind::Redis => {
             let timeout = config.redis.start_timeout;
-            open_redis(config.redis.clone(), &*clock, listener, metrics.engine.clone(), timeout).await
+            let (options, metrics) = (config.redis.clone(), metrics.engine.clone());
+            open_redis(options, redis_tls, &*clock, listener, metrics, timeout).await
         }
     }
     .map_err(|why| why.lines().map(str::trim).collect::<Vec<_>>().join("; "))
@@ -49,6 +55,7 @@ pub(super) async fn open_store(
 /// its data, or a Cluster with an unavailable server. Logs such a problem when it begins and when it changes.
 async fn open_redis(
     options: redis::Options,
+    tls: Option<RedisTls>,
     clock: &dyn Clock,
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
@@ -58,7 +65,8 @@ async fn open_redis(
     let (end, mut logged) = (now() + timeout, String::new());
     loop {
         let time = redis::TimeSource::Server;
-        let error = match redis::connect(options.clone(), time, listener.clone(), metrics.clone()).await {
+        let (options, tls, metrics) = (options.clone(), tls.clone(), metrics.clone());
+        let error = match redis::connect_with_tls(options, tls, time, listener.clone(), metrics).await {
             Ok(store) => return Ok(store),
             Err(error) => error,
         };
@@ -74,6 +82,17 @@ async fn open_redis(
             logged = why;
         }
         clock.sleep(RETRY_PAUSE.min(left)).await;
+    }
+}
+
+/// Reads the files of TLS to Redis, if the engine uses it. Blocks for as long as their file systems do.
+///
+/// # Errors
+/// Every file that cannot be used, and why.
+pub(super) fn redis_tls(config: &Config) -> Result<Option<RedisTls>, Vec<FileFault>> {
+    match config.engine {
+        EngineKind::Embedded => Ok(None),
+        EngineKind::Redis => config.redis.tls.as_ref().map(RedisTls::read).transpose(),
     }
 }
 

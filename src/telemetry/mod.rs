@@ -59,17 +59,18 @@ pub fn init(log: &LogSettings, metrics: LogMetrics) -> io::Result<Logging> {
         let colour = on_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         layer.with_ansi(colour).boxed()
     };
-    tracing_subscriber::registry().with(layer.with_filter(silence_redis_library(filter))).init();
+    tracing_subscriber::registry().with(layer.with_filter(silence_libraries(filter))).init();
     panic::set_hook(Box::new(log_panic));
     Ok(Logging(queue))
 }
 
-/// Filters out the lines of the Redis library, unless the filter names it: Linger logs the same events itself, with
-/// addresses and causes.
-fn silence_redis_library(filter: Targets) -> Targets {
-    const LIBRARY: &str = "fred";
-    let named = filter.iter().any(|(target, _)| target.starts_with(LIBRARY));
-    if named { filter } else { filter.with_target(LIBRARY, LevelFilter::OFF) }
+/// Filters out the lines of the libraries for Redis and TLS, unless the filter names them: Linger logs the same events
+/// itself, with addresses and causes, and every client could have lines of TLS written.
+fn silence_libraries(filter: Targets) -> Targets {
+    ["fred", "rustls"].into_iter().fold(filter, |filter, library| {
+        let named = filter.iter().any(|(target, _)| target.starts_with(library));
+        if named { filter } else { filter.with_target(library, LevelFilter::OFF) }
+    })
 }
 
 /// Logs a panic as a line, so that the log stays JSON.
@@ -93,9 +94,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_redis_library_is_silent_unless_the_filter_names_it() {
-        let filter = |text: &str| silence_redis_library(text.parse().expect("a filter"));
+    fn libraries_are_silent_unless_the_filter_names_them() {
+        let filter = |text: &str| silence_libraries(text.parse().expect("a filter"));
         assert!(!filter("debug").would_enable("fred::router", &Level::WARN));
+        assert!(!filter("info,fred=debug").would_enable("rustls::msgs::handshake", &Level::WARN));
         assert!(filter("debug").would_enable("linger::queue", &Level::DEBUG));
         assert!(filter("info,fred=debug").would_enable("fred::router", &Level::DEBUG));
     }

@@ -30,6 +30,7 @@ mod processes;
 mod prove;
 mod queue;
 mod redis_engine;
+mod redis_tls;
 mod sentinel;
 mod simulation;
 mod tidy;

@@ -44,12 +44,16 @@ min_free = 1012
 ballast = 1013
 [redis]
 mode = "sentinel"
-nodes = ["node-1:1014"]
+nodes = ["rediss://node-1:1014"]
 sentinel_master = "primary-1"
 sentinel_username = "user-1"
 sentinel_password = "password-1"
 username = "user-2"
 password = "password-2"
+ca_file = "authorities-2"
+client_certificate = "certificate-2"
+client_key = "key-2"
+server_name = "name-1.example"
 prefix = "prefix-1"
 shards = 15
 connect_timeout = "6s"
@@ -214,6 +218,11 @@ fn every_key_is_found_where_it_belongs() {
                 username: Some("user-2".to_owned()),
                 password: password("password-2"),
             },
+            tls: Some(RedisTlsSettings {
+                ca_file: Some("authorities-2".into()),
+                client: Some(TlsFiles { certificate: "certificate-2".into(), key: "key-2".into() }),
+                server_name: Some("name-1.example".to_owned()),
+            }),
             prefix: "prefix-1".to_owned(),
             shards: Some(15),
             connect_timeout: secs(6),

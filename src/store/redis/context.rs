@@ -6,7 +6,7 @@ use fred::error::{Error as FredError, ErrorKind};
 use futures_util::future::BoxFuture;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{layout::LayoutState, options::Options};
+use super::{layout::LayoutState, options::Options, tls::RedisTls};
 use crate::{
     clock::{Clock, SystemClock},
     failure_log::FailureLog,
@@ -17,6 +17,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct EngineContext {
     pub options: Arc<Options>,
+    /// TLS for every connection, if the options ask for it.
+    pub tls: Option<RedisTls>,
     pub metrics: EngineMetrics,
     /// Real time, for pauses, deadlines and the sweep: it passes even in tests that stop the jobs' clock.
     pub clock: Arc<SystemClock>,
@@ -30,9 +32,10 @@ pub struct EngineContext {
 
 impl EngineContext {
     /// Must be called on the runtime that the engine's tasks run on.
-    pub fn new(options: Options, metrics: EngineMetrics) -> Self {
+    pub fn new(options: Options, tls: Option<RedisTls>, metrics: EngineMetrics) -> Self {
         Self {
             options: Arc::new(options),
+            tls,
             metrics,
             clock: Arc::new(SystemClock::new()),
             tasks: TaskTracker::new(),

@@ -10,6 +10,7 @@ use super::{
     keys::Keys,
     options::Options,
     time::TimeSource,
+    tls::RedisTls,
 };
 use crate::{metrics::EngineMetrics, store::Listener};
 
@@ -36,7 +37,22 @@ pub async fn connect(
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
 ) -> Result<Arc<Redis>, ConnectError> {
-    open(options, time, listener, metrics, None).await
+    let tls = read_tls(&options).await?;
+    connect_with_tls(options, tls, time, listener, metrics).await
+}
+
+/// Like [`connect`], with files of TLS that were read already, and that the caller may read again.
+///
+/// # Errors
+/// [`ConnectError`], and nothing is left running.
+pub async fn connect_with_tls(
+    options: Options,
+    tls: Option<RedisTls>,
+    time: TimeSource,
+    listener: Arc<dyn Listener>,
+    metrics: EngineMetrics,
+) -> Result<Arc<Redis>, ConnectError> {
+    open(EngineContext::new(options, tls, metrics), time, listener, None).await
 }
 
 /// Connects without any of the engine's tasks.
@@ -49,17 +65,26 @@ pub async fn open_offline(
     listener: Arc<dyn Listener>,
     metrics: EngineMetrics,
 ) -> Result<Arc<Redis>, ConnectError> {
-    open(options, TimeSource::Server, listener, metrics, Some(mode)).await
+    let tls = read_tls(&options).await?;
+    open(EngineContext::new(options, tls, metrics), TimeSource::Server, listener, Some(mode)).await
+}
+
+/// Reads the files of TLS on a thread of its own: a file system may hang.
+async fn read_tls(options: &Options) -> Result<Option<RedisTls>, ConnectError> {
+    let Some(tls) = options.tls.clone() else { return Ok(None) };
+    let read = tokio::task::spawn_blocking(move || RedisTls::read(&tls)).await;
+    read.expect("reading files does not panic").map(Some).map_err(|faults| {
+        let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        ConnectError::Files(faults.join("; "))
+    })
 }
 
 async fn open(
-    options: Options,
+    context: EngineContext,
     time: TimeSource,
     listener: Arc<dyn Listener>,
-    metrics: EngineMetrics,
     mode: Option<OpenMode>,
 ) -> Result<Arc<Redis>, ConnectError> {
-    let context = EngineContext::new(options, metrics);
     let closing = context.closing.clone();
     // Boxed, because connecting nests many futures, which the futures of all callers would contain.
     let opened = Box::pin(open_engine(context, time, listener, mode)).await;
@@ -76,7 +101,7 @@ async fn open_engine(
     mode: Option<OpenMode>,
 ) -> Result<Arc<Redis>, ConnectError> {
     let options = context.options.clone();
-    let address = options.mode.to_string();
+    let address = options.address();
     let shards = open_shards(context, time, mode).await?;
     let (redis, tasks) = Redis::new(shards, listener);
     redis.refresh_settings().await.map_err(|error| ConnectError::from_store_error(&address, error))?;
@@ -95,8 +120,7 @@ async fn open_shards(
     let options = context.options.clone();
     let router = Router::open(context.clone()).await?;
     let loaded = ScriptClient::load(context.clone(), router).await;
-    let client =
-        loaded.map_err(|error| ConnectError::from_client_error(&options.mode.to_string(), &error))?;
+    let client = loaded.map_err(|error| ConnectError::from_client_error(&options.address(), &error))?;
     let is_of_move = matches!(mode, Some(OpenMode::Source | OpenMode::Target));
     let shards = match mode {
         None | Some(OpenMode::Target) => {

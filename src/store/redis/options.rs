@@ -2,7 +2,9 @@
 
 use fred::types::config::{Config, Server, ServerConfig};
 
-pub use crate::config::{Credentials, Mode, Node, RedisSettings as Options, SHARDS, Secret};
+pub use crate::config::{
+    Credentials, Mode, Node, RedisSettings as Options, RedisTlsSettings as TlsOptions, SHARDS, Secret,
+};
 
 impl Options {
     /// The configuration of the client library.
@@ -32,6 +34,11 @@ fn exposed(credentials: &Credentials) -> Option<String> {
     credentials.password.as_ref().map(|password| password.expose().to_owned())
 }
 
+/// A host of the client library without the brackets of an IPv6 address.
+pub fn bare_host(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
 /// The client library expects an IPv6 address in brackets, as in a URL.
 fn library_server(node: &Node) -> Server {
     let host = if node.host.contains(':') { format!("[{}]", node.host) } else { node.host.clone() };
@@ -56,9 +63,9 @@ mod tests {
         let credentials = Credentials { username: None, password: Some(Secret::new("hunter2")) };
         let nodes = vec![Node { host: "a".to_owned(), port: 1 }];
         let sentinel = Mode::Sentinel { nodes, service: "main".to_owned(), credentials };
-        for text in
-            [format!("{options:?}"), options.mode.to_string(), format!("{sentinel:?}"), sentinel.to_string()]
-        {
+        let shown = [&options, &Options { mode: sentinel, ..options.clone() }]
+            .map(|options| [format!("{options:?}"), options.address(), options.location()]);
+        for text in shown.concat() {
             assert!(!text.contains("hunter2"), "{text}");
         }
     }

@@ -24,9 +24,10 @@ const TYPES: [(&str, &str); 10] = [
 ];
 
 /// The keys that are read by a function of their own.
-const SPECIAL_TYPES: [(&str, &str); 11] = [
+const SPECIAL_TYPES: [(&str, &str); 12] = [
     ("redis.url", "URL"),
-    ("redis.nodes", "list of `host:port`"),
+    ("redis.nodes", "list of `host:port`, or of URLs"),
+    ("redis.server_name", "name or address"),
     ("redis.prefix", "string"),
     ("redis.shards", "whole number, or `\"auto\"`"),
     ("queue.dead_retention", "duration, or `\"forever\"`"),

@@ -94,7 +94,7 @@ impl Cluster {
     /// Sets after how long without an answer the servers that run consider each other failed, in milliseconds.
     pub fn set_node_timeout(&self, ms: u32) {
         for server in &self.servers {
-            if let Ok(mut node) = Resp::connect(server.address()) {
+            if let Ok(mut node) = server.connect() {
                 node.call(&["CONFIG", "SET", "cluster-node-timeout", &ms.to_string()]);
             }
         }
@@ -102,7 +102,7 @@ impl Cluster {
 
     /// A connection to a server by its number.
     pub fn node(&self, n: usize) -> Resp {
-        Resp::connect(self.servers[n].address()).expect("the server listens")
+        self.servers[n].connect().expect("the server listens")
     }
 
     /// A server's id in the Cluster.
@@ -160,11 +160,6 @@ impl Cluster {
         self.servers.len() - 1
     }
 
-    /// `host:port` of every server.
-    pub fn addresses(&self) -> Vec<String> {
-        self.servers.iter().map(|server| server.address().to_string()).collect()
-    }
-
     /// The address of every server, as the engine's options contain it.
     pub fn nodes(&self) -> Vec<Node> {
         self.servers.iter().map(|server| server.address().into()).collect()
@@ -172,7 +167,7 @@ impl Cluster {
 
     /// Section `[redis]` of a server's settings, under this prefix.
     pub fn settings(&self, prefix: &str) -> String {
-        let nodes = self.addresses();
+        let nodes: Vec<String> = self.servers.iter().map(RedisServer::node).collect();
         format!(
             "[store]\nengine = \"redis\"\n[redis]\nmode = \"cluster\"\nnodes = {nodes:?}\nprefix = \"{prefix}\"\n"
         )

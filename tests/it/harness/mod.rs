@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod blocking_http;
+pub mod certificates;
 pub mod client;
 pub mod cluster;
 pub mod failing;

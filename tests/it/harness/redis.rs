@@ -14,6 +14,8 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::{certificates::CertificateFiles, resp::Resp};
+
 /// How a server is started.
 #[derive(Debug, Clone)]
 pub struct Launch {
@@ -25,13 +27,15 @@ pub struct Launch {
     pub file: Option<String>,
     /// Its arguments besides.
     pub arguments: Vec<String>,
+    /// Its certificate if it speaks TLS, and nothing else.
+    pub tls: Option<CertificateFiles>,
 }
 
 impl Launch {
     /// On the loopback, with these arguments besides.
     pub fn new(arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self { before: Vec::new(), host: Ipv4Addr::LOCALHOST.into(), file: None, arguments }
+        Self { before: Vec::new(), host: Ipv4Addr::LOCALHOST.into(), file: None, arguments, tls: None }
     }
 }
 
@@ -77,8 +81,25 @@ impl RedisServer {
         panic!("redis-server found no free port in twenty tries");
     }
 
+    /// Starts `redis-server` with TLS alone, and with these arguments besides. Its clients need no certificate.
+    pub fn start_with_tls(files: &CertificateFiles, arguments: &[&str]) -> Self {
+        let arguments = [&["--save", ""], arguments].concat();
+        Self::launch(Launch { tls: Some(files.clone()), ..Launch::new(&arguments) })
+    }
+
     pub fn url(&self) -> String {
-        format!("redis://{}", self.address())
+        let scheme = if self.launch.tls.is_some() { "rediss" } else { "redis" };
+        format!("{scheme}://{}", self.address())
+    }
+
+    /// Its address as an item of `redis.nodes`.
+    pub fn node(&self) -> String {
+        if self.launch.tls.is_some() { self.url() } else { self.address().to_string() }
+    }
+
+    /// A connection to it.
+    pub fn connect(&self) -> std::io::Result<Resp> {
+        Resp::connect_with(self.address(), self.launch.tls.as_ref())
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -163,7 +184,16 @@ fn spawn(port: u16, dir: &Path, launch: &Launch) -> Option<Running> {
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).args(&launch.before).arg(&program);
     command.args(launch.file.iter().map(|_| dir.join(FILE)));
-    command.args(["--port", &port, "--bind", &host]);
+    match &launch.tls {
+        None => command.args(["--port", &port]),
+        Some(files) => {
+            command.args(["--port", "0", "--tls-port", &port, "--tls-auth-clients", "no"]);
+            command.args(["--tls-replication", "yes", "--tls-cluster", "yes"]);
+            command.arg("--tls-ca-cert-file").arg(&files.authority);
+            command.arg("--tls-cert-file").arg(&files.certificate).arg("--tls-key-file").arg(&files.key)
+        }
+    };
+    command.args(["--bind", &host]);
     command.args(["--maxmemory-policy", "noeviction", "--enable-debug-command", "yes"]);
     let mut keeper = command
         .arg("--dir")

@@ -1,11 +1,17 @@
-//! A plain blocking connection to a Redis server, for what an operator does to it: no pool, no retries,
+//! A blocking connection to a Redis server, for what an operator does to it: no pool, no retries,
 //! no redirections followed.
 
 use std::{
     io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write},
     net::{SocketAddr, TcpStream},
+    sync::Arc,
     time::Duration,
 };
+
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, crypto::ring};
+
+use super::certificates::CertificateFiles;
 
 /// What a server answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,17 +50,31 @@ impl Reply {
     }
 }
 
+/// A connection, with TLS or without.
+trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
+
 /// One connection.
 pub struct Resp {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Box<dyn Stream>>,
 }
 
 impl Resp {
     /// Connects; no answer takes longer than ten seconds.
     pub fn connect(address: SocketAddr) -> Result<Self> {
+        Self::connect_with(address, None)
+    }
+
+    /// The same with TLS, if the server has a certificate, which must be for localhost.
+    pub fn connect_with(address: SocketAddr, tls: Option<&CertificateFiles>) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        let stream: Box<dyn Stream> = match tls {
+            None => Box::new(stream),
+            Some(files) => Box::new(StreamOwned::new(tls_to_localhost(files), stream)),
+        };
         Ok(Self { stream: BufReader::new(stream) })
     }
 
@@ -105,6 +125,18 @@ impl Resp {
         self.stream.read_exact(&mut bytes)?;
         Ok(Reply::Text(String::from_utf8_lossy(&bytes[..len]).into_owned()))
     }
+}
+
+fn tls_to_localhost(files: &CertificateFiles) -> ClientConnection {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(&files.authority).expect("PEM")).expect("an authority");
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("has versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").expect("a name");
+    ClientConnection::new(Arc::new(config), name).expect("a valid configuration")
 }
 
 /// Asks again and again, for at most a minute, until the answer is yes; whether it came.

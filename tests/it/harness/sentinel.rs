@@ -85,9 +85,7 @@ impl Sentinels {
         let mut votes = [0; COUNT];
         for sentinel in &self.sentinels {
             let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
-            let Ok(answer) =
-                Resp::connect(sentinel.address()).and_then(|mut connection| connection.send(&command))
-            else {
+            let Ok(answer) = sentinel.connect().and_then(|mut connection| connection.send(&command)) else {
                 continue;
             };
             let address: Vec<String> = answer.list().into_iter().map(|part| part.text()).collect();
@@ -100,8 +98,7 @@ impl Sentinels {
 
     /// Section `[redis]` of a server's settings, under this prefix.
     pub fn settings(&self, prefix: &str) -> String {
-        let nodes: Vec<String> =
-            self.sentinels.iter().map(|sentinel| sentinel.address().to_string()).collect();
+        let nodes: Vec<String> = self.sentinels.iter().map(RedisServer::node).collect();
         format!(
             "[store]\nengine = \"redis\"\n[redis]\nmode = \"sentinel\"\nnodes = {nodes:?}\n\
              sentinel_master = \"{SERVICE}\"\nprefix = \"{prefix}\"\n"
@@ -115,7 +112,7 @@ fn launch_at(place: &Launch, arguments: &[&str], file: Option<String>) -> Launch
 
 /// A connection to a server or sentinel.
 pub fn connect(server: &RedisServer) -> Resp {
-    Resp::connect(server.address()).expect("the server listens")
+    server.connect().expect("the server listens")
 }
 
 fn master(sentinel: &mut Resp) -> Vec<String> {

@@ -143,8 +143,8 @@ async fn sighup_reloads_the_certificate_and_an_unusable_one_changes_nothing() {
     assert!(is_served_with(&server, &first).await);
     let expires_at = async |certificate| {
         let metrics = call(server.address, certificate, &get("/metrics")).await.expect("answers").text;
-        let line =
-            metrics.lines().find_map(|line| line.strip_prefix("linger_certificate_not_after_seconds "));
+        let name = "linger_certificate_not_after_seconds{certificate=\"server\"} ";
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
         line.expect("is shown").parse::<i64>().expect("a number")
     };
     let before = expires_at(&first).await;

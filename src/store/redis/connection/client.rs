@@ -14,17 +14,21 @@ use fred::{
     error::{Error as FredError, ErrorKind},
     interfaces::ClientLike,
     types::config::{
-        Config, ConnectionConfig, Options as CallOptions, PerformanceConfig, Server, UnresponsiveConfig,
+        Config, ConnectionConfig, Options as CallOptions, PerformanceConfig, Server, ServerConfig, TlsConfig,
+        UnresponsiveConfig,
     },
 };
 use futures_util::future::BoxFuture;
 use socket2_05::TcpKeepalive;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::error::{describe_error, is_error_reply};
+use super::{
+    error::{describe_error, is_error_reply},
+    tls_fault,
+};
 use crate::{
     clock::{Clock, SystemClock},
-    store::redis::{options::Options, time::micros},
+    store::redis::{context::EngineContext, options::Options, time::micros, tls::RedisTls},
 };
 
 /// Longest wait for `QUIT` to be answered.
@@ -121,9 +125,32 @@ impl ConnectionState {
 }
 
 impl ServerConnection {
-    /// Opens a connection as `config` describes, on which one reply may take `reply_timeout`.
-    pub async fn open(config: Config, options: &Options, reply_timeout: Duration) -> Result<Self, FredError> {
-        let server = config.server.hosts().first().map(Server::to_string).unwrap_or_default();
+    /// Opens a connection to the one server that `config` describes, on which one reply may take `reply_timeout`.
+    pub async fn open(
+        config: Config,
+        context: &EngineContext,
+        reply_timeout: Duration,
+    ) -> Result<Self, FredError> {
+        let ServerConfig::Centralized { server } = &config.server else {
+            return Err(FredError::new(ErrorKind::Config, "a connection is to one server"));
+        };
+        let server = server.clone();
+        let tls = context.tls.as_ref();
+        let opened = Self::open_to(config, &server, &context.options, tls, reply_timeout).await;
+        opened.map_err(|error| tls_fault::explain(error, &server.host, tls))
+    }
+
+    async fn open_to(
+        mut config: Config,
+        server: &Server,
+        options: &Options,
+        tls: Option<&RedisTls>,
+        reply_timeout: Duration,
+    ) -> Result<Self, FredError> {
+        if let Some(tls) = tls {
+            config.server = ServerConfig::Centralized { server: with_name(server, tls)? };
+            config.tls = Some(TlsConfig::from(tls.connector()));
+        }
         let unresponsive_limit = options.unresponsive_timeout.max(reply_timeout);
         let client = Client::new(
             config,
@@ -146,7 +173,7 @@ impl ServerConnection {
         };
         opened?;
         let state = Arc::new(ConnectionState {
-            server,
+            server: server.to_string(),
             watchdog: Watchdog::new(unresponsive_limit),
             cause: OnceLock::new(),
             lost: CancellationToken::new(),
@@ -289,11 +316,20 @@ pub fn describe_server_error(server: &str, error: &FredError) -> String {
 /// Whether the error is a reply of the server, which proves that it is alive.
 fn is_from_server(error: &FredError) -> bool {
     match error.kind() {
-        ErrorKind::Timeout | ErrorKind::Canceled | ErrorKind::IO => false,
+        ErrorKind::Timeout | ErrorKind::Canceled | ErrorKind::IO | ErrorKind::Tls => false,
         // The library uses this kind for replies, and for its own failures when a connection ends.
         ErrorKind::Unknown => is_error_reply(error),
         _ => true,
     }
+}
+
+/// The server with the name that its certificate must have.
+fn with_name(server: &Server, tls: &RedisTls) -> Result<Server, FredError> {
+    let name = tls.server_name(&server.host).ok_or_else(|| {
+        let why = "no certificate can have its host as a name: set redis.server_name";
+        FredError::new(ErrorKind::Tls, why)
+    })?;
+    Ok(Server { tls_server_name: Some(name.to_str().into_owned().into()), ..server.clone() })
 }
 
 fn connection_config(options: &Options, unresponsive_limit: Duration) -> ConnectionConfig {

@@ -43,6 +43,9 @@ pub enum ConnectError {
         /// How it differs.
         why: String,
     },
+    /// A file of TLS cannot be used.
+    #[error("{0}")]
+    Files(String),
     /// A move forbids to use the store, or there is none to move.
     #[error("Redis at {at}: {why}")]
     Forbidden {
@@ -91,7 +94,11 @@ impl ConnectError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
-            Self::Refused { .. } | Self::Unfit { .. } | Self::Layout { .. } | Self::Forbidden { .. } => false,
+            Self::Refused { .. }
+            | Self::Unfit { .. }
+            | Self::Layout { .. }
+            | Self::Files(_)
+            | Self::Forbidden { .. } => false,
         }
     }
 }

@@ -62,7 +62,7 @@ impl Discovery {
             search: Mutex::default(),
             context: context.clone(),
         });
-        let address = context.options.mode.to_string();
+        let address = context.options.address();
         discovery.search().await.map_err(|error| ConnectError::from_client_error(&address, &error))?;
         let map = discovery.map();
         let opening = map.servers.iter().map(|server| async {
@@ -192,8 +192,7 @@ impl Discovery {
 
 /// Fetches the map of slots on a connection of its own.
 async fn fetch_once(context: &EngineContext, config: Config, server: &Server) -> Result<SlotMap, FredError> {
-    let options = &context.options;
-    let connection = ServerConnection::open(config, options, options.command_timeout).await?;
+    let connection = ServerConnection::open(config, context, context.options.command_timeout).await?;
     let map = connection.call(fetch_slot_map(connection.client(), server)).await;
     connection.close().await;
     map

@@ -67,7 +67,9 @@ impl CallFault {
             | ErrorKind::Sentinel
             | ErrorKind::Backpressure => Self::Transient(describe_error(error)),
             ErrorKind::Unknown if !is_error_reply(error) => Self::Transient(describe_error(error)),
-            ErrorKind::Auth | ErrorKind::Config | ErrorKind::Url => Self::Refused(describe_error(error)),
+            ErrorKind::Auth | ErrorKind::Config | ErrorKind::Tls | ErrorKind::Url => {
+                Self::Refused(describe_error(error))
+            }
             ErrorKind::Unknown
             | ErrorKind::InvalidCommand
             | ErrorKind::InvalidArgument
@@ -107,6 +109,10 @@ pub fn describe_error(error: &FredError) -> String {
         _ => {}
     }
     match error.kind() {
+        // Redis does not announce its end by TLS.
+        ErrorKind::IO if text.contains("without sending TLS close_notify") => {
+            "the connection failed: the server closed it".to_owned()
+        }
         ErrorKind::IO => {
             let message = quoted("message: \"").or_else(|| quoted("error: \"")).unwrap_or(text);
             format!("the connection failed: {message}")

@@ -19,3 +19,4 @@ mod sentinel;
 mod server_clock;
 mod servers;
 mod slots;
+mod tls_fault;

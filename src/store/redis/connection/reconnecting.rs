@@ -42,7 +42,7 @@ impl ReconnectingConnection {
         reply_timeout: Duration,
         fitness: Option<Arc<Fitness>>,
     ) -> Result<Self, FredError> {
-        let connection = ServerConnection::open(config.clone(), &context.options, reply_timeout).await?;
+        let connection = ServerConnection::open(config.clone(), context, reply_timeout).await?;
         let connection = Arc::new(connection);
         let state = Arc::new(Mutex::new(LinkState::Open(connection.clone())));
         let context = context.clone();
@@ -123,8 +123,8 @@ impl Reconnector {
     }
 
     async fn open_and_inspect(&self) -> Result<ServerConnection, FredError> {
-        let options = &self.context.options;
-        let connection = ServerConnection::open(self.config.clone(), options, self.reply_timeout).await?;
+        let connection =
+            ServerConnection::open(self.config.clone(), &self.context, self.reply_timeout).await?;
         if let Some(fitness) = &self.fitness {
             fitness.inspect(connection.client(), &self.context).await?;
         }

@@ -54,7 +54,7 @@ impl Router {
     /// Connects to all servers.
     pub async fn open(context: EngineContext) -> Result<Self, ConnectError> {
         let config = context.options.client_config();
-        let address = context.options.mode.to_string();
+        let address = context.options.address();
         let source = match &context.options.mode {
             Mode::Standalone { .. } => None,
             Mode::Cluster { .. } => Some(DiscoverySource::Cluster),
@@ -63,6 +63,7 @@ impl Router {
                 service: service.clone(),
                 credentials: credentials.clone(),
                 server_credentials: context.options.credentials.clone(),
+                tls: context.tls.clone(),
             })),
         };
         let topology = match source {

@@ -11,17 +11,27 @@ use fred::{
 };
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader},
     net::{TcpStream, lookup_host},
 };
 
-use super::error::CallFault;
-use crate::store::redis::options::Credentials;
+use super::{error::CallFault, tls_fault};
+use crate::store::redis::{
+    options::{Credentials, bare_host},
+    tls::RedisTls,
+};
 
 /// Longest wait for one sentinel. The others answer meanwhile.
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest line or string that is read from a sentinel.
 const LENGTH_LIMIT: usize = 1_024;
+
+/// A connection, with TLS or without.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+type BufferedStream = BufReader<Box<dyn Stream>>;
 
 /// The sentinels, and the service whose primary they know.
 #[derive(Debug)]
@@ -31,6 +41,8 @@ pub struct Sentinels {
     pub credentials: Credentials,
     /// User and password of the Redis servers themselves.
     pub server_credentials: Credentials,
+    /// TLS to the sentinels and to the servers.
+    pub tls: Option<RedisTls>,
 }
 
 impl Sentinels {
@@ -57,7 +69,7 @@ impl Sentinels {
                 Err(error) => {
                     // A refusal is more useful to report than another sentinel that is down.
                     if !matches!(CallFault::classify(&last_error), CallFault::Refused(_)) {
-                        last_error = FredError::new(ErrorKind::Sentinel, error.to_string());
+                        last_error = error;
                     }
                 }
             }
@@ -77,16 +89,26 @@ impl Sentinels {
         }
     }
 
-    async fn query(&self, host: &Server) -> io::Result<Server> {
-        let timed_out =
-            || io::Error::new(io::ErrorKind::TimedOut, format!("sentinel {host} does not answer"));
-        tokio::time::timeout(TIMEOUT, self.get_primary(host)).await.map_err(|_| timed_out())?
+    async fn query(&self, host: &Server) -> Result<Server, FredError> {
+        let (why, error) = match tokio::time::timeout(TIMEOUT, self.get_primary(host)).await {
+            Ok(Ok(server)) => return Ok(server),
+            Ok(Err(error)) => (error.to_string(), FredError::from(error)),
+            Err(_) => {
+                (format!("sentinel {host} does not answer"), FredError::new(ErrorKind::Timeout, "no answer"))
+            }
+        };
+        let explained = tls_fault::explain(error.clone(), &host.host, self.tls.as_ref());
+        Err(if explained == error {
+            FredError::new(ErrorKind::Sentinel, why)
+        } else {
+            FredError::new(explained.kind().clone(), format!("sentinel {host}: {}", explained.details()))
+        })
     }
 
     /// Whether a server reports the role of a primary; false if it does not answer.
     async fn is_primary(&self, server: &Server) -> bool {
         let role = async {
-            let mut stream = BufReader::new(connect(server).await?);
+            let mut stream = self.connect(server).await?;
             authenticate(&mut stream, &self.server_credentials).await?;
             send(&mut stream, ["ROLE"]).await?;
             read_line(&mut stream).await?;
@@ -96,7 +118,7 @@ impl Sentinels {
     }
 
     async fn get_primary(&self, host: &Server) -> io::Result<Server> {
-        let mut stream = BufReader::new(connect(host).await?);
+        let mut stream = self.connect(host).await?;
         authenticate(&mut stream, &self.credentials).await?;
         send(&mut stream, ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &self.service]).await?;
         match read_line(&mut stream).await?.as_str() {
@@ -109,9 +131,26 @@ impl Sentinels {
         let (host, port) = (read_string(&mut stream).await?, read_string(&mut stream).await?);
         Ok(Server::new(host, port.parse().map_err(|_| protocol_error("a port was expected"))?))
     }
+
+    async fn connect(&self, host: &Server) -> io::Result<BufferedStream> {
+        let addresses: Vec<SocketAddr> = lookup_host((bare_host(&host.host), host.port)).await?.collect();
+        let stream = TcpStream::connect(&*addresses).await?;
+        let stream: Box<dyn Stream> = match &self.tls {
+            None => Box::new(stream),
+            Some(tls) => {
+                let name = tls.server_name(&host.host);
+                let no_name = || {
+                    let why = format!("no certificate can have the name {host}: set redis.server_name");
+                    io::Error::new(io::ErrorKind::InvalidInput, why)
+                };
+                Box::new(tls.connector().connect(name.ok_or_else(no_name)?, stream).await?)
+            }
+        };
+        Ok(BufReader::new(stream))
+    }
 }
 
-async fn authenticate(stream: &mut BufReader<TcpStream>, credentials: &Credentials) -> io::Result<()> {
+async fn authenticate(stream: &mut BufferedStream, credentials: &Credentials) -> io::Result<()> {
     if let Some(password) = &credentials.password {
         let username = credentials.username.as_deref();
         send(stream, ["AUTH"].into_iter().chain(username).chain([password.expose()])).await?;
@@ -120,25 +159,20 @@ async fn authenticate(stream: &mut BufReader<TcpStream>, credentials: &Credentia
     Ok(())
 }
 
-async fn connect(host: &Server) -> io::Result<TcpStream> {
-    let addresses: Vec<SocketAddr> = lookup_host((&*host.host, host.port)).await?.collect();
-    TcpStream::connect(&*addresses).await
-}
-
-async fn send<'a>(
-    stream: &mut BufReader<TcpStream>,
-    words: impl IntoIterator<Item = &'a str>,
-) -> io::Result<()> {
+async fn send<'a>(stream: &mut BufferedStream, words: impl IntoIterator<Item = &'a str>) -> io::Result<()> {
     let words: Vec<&str> = words.into_iter().collect();
     let mut command = format!("*{}\r\n", words.len());
     for word in words {
         command.push_str(&format!("${}\r\n{word}\r\n", word.len()));
     }
-    stream.get_mut().write_all(command.as_bytes()).await
+    let stream = stream.get_mut();
+    stream.write_all(command.as_bytes()).await?;
+    // TLS keeps what is not flushed.
+    stream.flush().await
 }
 
 /// One line without its end; a line that begins with `-` is an error in the sentinel's own words.
-async fn read_line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
+async fn read_line(stream: &mut BufferedStream) -> io::Result<String> {
     let mut line = String::new();
     stream.take(LENGTH_LIMIT as u64).read_line(&mut line).await?;
     let line = line.strip_suffix("\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -148,7 +182,7 @@ async fn read_line(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
     }
 }
 
-async fn read_string(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
+async fn read_string(stream: &mut BufferedStream) -> io::Result<String> {
     let line = read_line(stream).await?;
     let len = line.strip_prefix('$').and_then(|len| len.parse::<usize>().ok());
     let len =
@@ -206,7 +240,7 @@ mod tests {
         }
         let service = "main".to_owned();
         let (credentials, server_credentials) = Default::default();
-        Sentinels { hosts, service, credentials, server_credentials }.primary().await
+        Sentinels { hosts, service, credentials, server_credentials, tls: None }.primary().await
     }
 
     const A: &str = "*2\r\n$1\r\na\r\n$1\r\n1\r\n";

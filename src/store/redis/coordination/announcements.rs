@@ -66,10 +66,11 @@ impl Announcements {
     }
 
     async fn open_connection(&self) -> Result<(Config, ServerConnection), FredError> {
-        let options = &self.shards.context().options;
+        let context = self.shards.context();
         let none = || FredError::new(ErrorKind::Cluster, "no server is known");
         let config = self.shards.router().next_subscription().ok_or_else(none)?;
-        let connection = ServerConnection::open(config.clone(), options, options.command_timeout).await?;
+        let reply_timeout = context.options.command_timeout;
+        let connection = ServerConnection::open(config.clone(), context, reply_timeout).await?;
         Ok((config, connection))
     }
 

@@ -100,7 +100,7 @@ async fn test_commands(client: &ScriptClient, tag: &str, slot: u16) -> std::resu
                 format!("its user may not use the keys, all of which begin with {{{prefix}: allow {pattern}");
             Err(unfit(client, why))
         }
-        Err(error) => Err(ConnectError::from_store_error(&client.context.options.mode.to_string(), error)),
+        Err(error) => Err(ConnectError::from_store_error(&client.context.options.address(), error)),
     }
 }
 
@@ -115,9 +115,8 @@ async fn missing_permissions(client: &ScriptClient, call: ScriptCall) -> Result<
 async fn test_channels(client: &ScriptClient) -> std::result::Result<(), ConnectError> {
     let options = &client.context.options;
     let Some(config) = client.router.next_subscription() else { return Ok(()) };
-    let opened = ServerConnection::open(config, options, options.command_timeout).await;
-    let connection =
-        opened.map_err(|error| ConnectError::from_client_error(&options.mode.to_string(), &error))?;
+    let opened = ServerConnection::open(config, &client.context, options.command_timeout).await;
+    let connection = opened.map_err(|error| ConnectError::from_client_error(&options.address(), &error))?;
     let mut outcome = Ok(());
     for channel in keys::channels(&options.prefix) {
         outcome = outcome.and(connection.client().subscribe(channel).await);
@@ -127,5 +126,5 @@ async fn test_channels(client: &ScriptClient) -> std::result::Result<(), Connect
 }
 
 fn unfit(client: &ScriptClient, why: String) -> ConnectError {
-    ConnectError::Unfit { at: client.context.options.mode.to_string(), why }
+    ConnectError::Unfit { at: client.context.options.address(), why }
 }

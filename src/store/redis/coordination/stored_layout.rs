@@ -30,7 +30,7 @@ pub async fn agree(client: &ScriptClient, to_move: bool) -> std::result::Result<
     let StoredLayout { format, shards, seed, forbidden } =
         stored.map_err(|error| from_store_error(options, error))?;
     if let Some(why) = forbidden.filter(|_| !to_move) {
-        return Err(ConnectError::Forbidden { at: options.mode.to_string(), why });
+        return Err(ConnectError::Forbidden { at: options.address(), why });
     }
     seed.into_iter().for_each(|seed| client.context.layout.set_host_seed(seed));
     accept(&format, &shards, options.shards).map_err(|why| layout_error(options, why))
@@ -49,7 +49,7 @@ pub async fn read(client: &ScriptClient) -> std::result::Result<Option<u16>, Con
 /// The error where a store was expected.
 pub fn nothing_stored(options: &Options) -> ConnectError {
     let why = format!("nothing is stored under the prefix {:?}", options.prefix);
-    ConnectError::Forbidden { at: options.mode.to_string(), why }
+    ConnectError::Forbidden { at: options.address(), why }
 }
 
 /// Stores the layout again if the servers lost all data, so that a process that starts then does not choose another
@@ -141,9 +141,9 @@ async fn initialise(client: &ScriptClient, call: ScriptCall) -> Result<StoredLay
 }
 
 fn from_store_error(options: &Options, error: Error) -> ConnectError {
-    ConnectError::from_store_error(&options.mode.to_string(), error)
+    ConnectError::from_store_error(&options.address(), error)
 }
 
 fn layout_error(options: &Options, why: String) -> ConnectError {
-    ConnectError::Layout { at: options.mode.to_string(), why }
+    ConnectError::Layout { at: options.address(), why }
 }

@@ -11,7 +11,7 @@ const GENERALIZED_TIME: u8 = 0x18;
 
 /// The moment after which the certificate is no longer valid, in seconds since the Unix epoch. `None` if it cannot be
 /// read.
-pub(super) fn not_after(der: &[u8]) -> Option<i64> {
+pub fn not_after(der: &[u8]) -> Option<i64> {
     let (_, certificate, _) = value(der, &[SEQUENCE])?;
     let (_, signed, _) = value(certificate, &[SEQUENCE])?;
     let (tag, _, after_version) = value(signed, &[VERSION, INTEGER])?;
