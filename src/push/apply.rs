@@ -36,7 +36,8 @@ pub(super) async fn apply_outcome(
                 return CallResult::Lost;
             }
             Err(error) => {
-                may_have_happened |= matches!(error, Error::Unavailable(_) | Error::NotDurable(_));
+                may_have_happened |=
+                    matches!(error, Error::Unavailable(_) | Error::Refused { .. } | Error::NotDurable(_));
                 clock.sleep(pause).await;
                 pause = (pause * 2).min(PAUSE.1);
             }

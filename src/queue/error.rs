@@ -128,6 +128,14 @@ pub enum Error {
     /// The store cannot be reached or did not answer. Repeating the call is safe.
     #[error("the store does not answer; send this again, that is safe")]
     Unavailable(String),
+    /// The store answers, and does not do it. Repeating the call is safe.
+    #[error("{reason}; send this again, that is safe")]
+    Refused {
+        /// Why.
+        reason: String,
+        /// The same for operators.
+        cause: String,
+    },
     /// The store is full; nothing happened.
     #[error("the store is full; finish or delete jobs, or give it more room")]
     Full(String),
@@ -183,7 +191,9 @@ impl Error {
             Self::TooManyOperations { .. } => "too_many_operations",
             Self::OperationNotFound => "operation_not_found",
             Self::Draining => "draining",
-            Self::Unavailable(_) | Self::Damaged(_) | Self::Stopped(_) => "store_unavailable",
+            Self::Unavailable(_) | Self::Refused { .. } | Self::Damaged(_) | Self::Stopped(_) => {
+                "store_unavailable"
+            }
             Self::Full(_) => "store_full",
             Self::NotDurable(_) => "not_durable",
         }
@@ -194,6 +204,7 @@ impl From<store::Error> for Error {
     fn from(error: store::Error) -> Self {
         match error {
             store::Error::Unavailable(why) => Self::Unavailable(why),
+            store::Error::Refused { reason, cause } => Self::Refused { reason, cause },
             store::Error::Full(why) => Self::Full(why),
             store::Error::NotDurable(why) => Self::NotDurable(why),
             store::Error::Damaged(why) => Self::Damaged(why),

@@ -101,7 +101,7 @@ impl StoreHealth {
     /// connection that was just cut, or a shard that just moved, is no outage.
     async fn check_patiently(&self) -> bool {
         let mut result = self.check_with_timeout().await;
-        if matches!(result, Err(store::Error::Unavailable(_))) && self.failure().is_none() {
+        if result.as_ref().is_err_and(store::Error::is_unavailable) && self.failure().is_none() {
             self.clock.sleep(RECHECK_INTERVAL).await;
             result = self.check_with_timeout().await;
         }

@@ -6,6 +6,15 @@ pub enum Error {
     /// The store cannot be reached, did not answer in time, or is stopping. The change may have happened.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// The store answers, and does not do it: it takes no writes, or not those of this process. The change did not happen
+    /// unless an earlier attempt at it was interrupted.
+    #[error("the store is unavailable: {cause}")]
+    Refused {
+        /// Why, in words that any client may read.
+        reason: String,
+        /// The same for operators.
+        cause: String,
+    },
     /// There is no space for more. The change did not happen; finish and delete still work.
     #[error("the store is full: {0}")]
     Full(String),
@@ -18,4 +27,18 @@ pub enum Error {
     /// A write failed in a way after which no more writes are safe, so the store takes none. The change may have happened.
     #[error("the store takes no more writes: {0}")]
     Stopped(String),
+}
+
+impl Error {
+    /// A refusal with one text for clients and operators.
+    pub fn refused(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::Refused { cause: reason.clone(), reason }
+    }
+
+    /// Whether the store does nothing at present, and may do it later.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Refused { .. })
+    }
 }

@@ -50,7 +50,9 @@ impl Metered {
         let result = operation.await;
         let took_us = self.clock.now_micros().saturating_sub(start_us).unsigned_abs();
         self.metrics.operation(name, result.is_ok(), std::time::Duration::from_micros(took_us));
-        if matches!(result, Err(Error::Unavailable(_) | Error::Damaged(_) | Error::Stopped(_))) {
+        let unsettled =
+            |error: &Error| error.is_unavailable() || matches!(error, Error::Damaged(_) | Error::Stopped(_));
+        if result.as_ref().is_err_and(unsettled) {
             self.failed.notify_one();
         }
         result

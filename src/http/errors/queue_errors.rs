@@ -22,6 +22,7 @@ impl From<Error> for Problem {
             // Long enough for a restart, or for a load balancer to choose another server.
             Error::Draining => fields.retry_after_s = Some(5),
             Error::Unavailable(cause)
+            | Error::Refused { cause, .. }
             | Error::NotDurable(cause)
             | Error::Damaged(cause)
             | Error::Stopped(cause) => {
@@ -84,6 +85,7 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::Busy { .. }
         | Error::Draining
         | Error::Unavailable(_)
+        | Error::Refused { .. }
         | Error::NotDurable(_)
         | Error::Damaged(_)
         | Error::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -105,7 +107,7 @@ mod tests {
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 28] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 29] {
         let cause = || "cause".to_owned();
         let ended = Ended { how: EndKind::Finished, at: Timestamp::from_millis(0), by: None };
         let ended = Error::JobEnded(ended);
@@ -135,6 +137,7 @@ mod tests {
             (Error::OperationNotFound, 404, None),
             (Error::Draining, 503, Some("5")),
             (Error::Unavailable(cause()), 503, Some("1")),
+            (Error::Refused { reason: cause(), cause: cause() }, 503, Some("1")),
             (Error::Full(cause()), 507, None),
             (Error::NotDurable(cause()), 503, Some("1")),
             (Error::Damaged(cause()), 503, Some("1")),

@@ -85,7 +85,9 @@ impl ConnectError {
         let (at, why) = (at.to_owned(), error.to_string());
         match error {
             Error::Damaged(_) | Error::Stopped(_) => Self::Refused { at, why },
-            Error::Unavailable(_) | Error::Full(_) | Error::NotDurable(_) => Self::Unreachable { at, why },
+            Error::Unavailable(_) | Error::Refused { .. } | Error::Full(_) | Error::NotDurable(_) => {
+                Self::Unreachable { at, why }
+            }
         }
     }
 

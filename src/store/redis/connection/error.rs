@@ -31,6 +31,10 @@ pub enum CallFault {
     Damaged(String),
 }
 
+/// What the error of a fenced shard means.
+const MOVED_AWAY: &str = "its jobs are moved to another store";
+/// The beginning of the error for calls to a server that is not fit to hold jobs.
+pub const UNFIT: &str = "the Redis server is not fit to hold jobs";
 /// Error codes of a server that cannot serve at the moment.
 const TRANSIENT: [&str; 7] =
     ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOREPLICAS", "UNBLOCKED"];
@@ -82,7 +86,13 @@ impl CallFault {
     /// The error of the operation when the call is not retried.
     pub fn into_error(self) -> Error {
         match self {
-            Self::Transient(why) | Self::Demoted(why) | Self::Refused(why) => Error::Unavailable(why),
+            Self::Demoted(cause) => {
+                Error::Refused { reason: "Redis is a read-only replica".to_owned(), cause }
+            }
+            Self::Transient(cause) | Self::Refused(cause) => match reason(&cause).map(str::to_owned) {
+                Some(reason) => Error::Refused { reason, cause },
+                None => Error::Unavailable(cause),
+            },
             Self::OutOfMemory(why) => Error::Full(why),
             Self::UnknownScript => Error::Unavailable("the server keeps forgetting its scripts".to_owned()),
             Self::Moved | Self::Ask(_) => Error::Unavailable("the slot keeps moving".to_owned()),
@@ -90,6 +100,26 @@ impl CallFault {
             Self::Damaged(why) => Error::Damaged(why),
         }
     }
+}
+
+/// Why a server that answers does not do what it is asked. Not in the words of its error, which may name keys and
+/// addresses: any client may read this. `None` for other failures.
+fn reason(text: &str) -> Option<&str> {
+    let code = text.split_ascii_whitespace().next().unwrap_or_default();
+    Some(match code.trim_end_matches(':') {
+        "MISCONF" => "Redis takes no writes, because it cannot save to its disk (MISCONF)",
+        "NOREPLICAS" => "Redis takes no writes, because too few replicas are connected (NOREPLICAS)",
+        "LOADING" => "Redis is loading its data (LOADING)",
+        "BUSY" => "Redis is busy with a script (BUSY)",
+        "MASTERDOWN" => "Redis is a replica without its primary (MASTERDOWN)",
+        "CLUSTERDOWN" => "the Redis Cluster is down (CLUSTERDOWN)",
+        "NOPERM" | "ERR" => "the user of this server lacks permissions at Redis",
+        "NOAUTH" | "WRONGPASS" | "DENIED" => "Redis refuses the user or password of this server",
+        _ if text == MOVED_AWAY => MOVED_AWAY,
+        // Our own words.
+        _ if text.starts_with(UNFIT) => text,
+        _ => return None,
+    })
 }
 
 /// The error as a sentence for people: the library shows the operating system's errors as Rust's `Debug` does.
@@ -105,7 +135,7 @@ pub fn describe_error(error: &FredError) -> String {
         "NOAUTH" => return "it requires a password, and none is configured".to_owned(),
         "WRONGPASS" => return "it refuses the user name or password".to_owned(),
         "NOPERM" => return format!("its user lacks permissions: {text}"),
-        "FENCED" => return "its jobs are moved to another store".to_owned(),
+        "FENCED" => return MOVED_AWAY.to_owned(),
         _ => {}
     }
     match error.kind() {

@@ -9,7 +9,7 @@ use fred::{
     types::{ClusterHash, CustomCommand, Value},
 };
 
-use super::error::describe_error;
+use super::error::{UNFIT, describe_error};
 use crate::store::redis::{
     options::{Mode, Options},
     scripts::all_commands,
@@ -79,7 +79,7 @@ impl From<Unusable> for FredError {
 
 /// The error for calls to a server that is not fit to hold jobs.
 pub fn unfit_error(why: &str) -> FredError {
-    FredError::new(ErrorKind::Config, format!("the Redis server is not fit to hold jobs: {why}"))
+    FredError::new(ErrorKind::Config, format!("{UNFIT}: {why}"))
 }
 
 /// Checks a server and reads what it promises.

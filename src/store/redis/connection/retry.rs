@@ -134,7 +134,7 @@ impl ScriptClient {
     fn check_layout(&self, script: Script) -> Result<()> {
         match self.context.layout.mismatch() {
             Some(why) if !matches!(script, Script::GetLayout | Script::InitLayout) => {
-                Err(Error::Unavailable(why))
+                Err(Error::refused(why))
             }
             Some(_) | None => Ok(()),
         }

@@ -94,7 +94,7 @@ async fn test_commands(client: &ScriptClient, tag: &str, slot: u16) -> std::resu
             let missing = missing.join(", ");
             Err(unfit(client, format!("its user lacks permissions: {missing}")))
         }
-        Err(Error::Unavailable(why)) if why.starts_with("NOPERM") && why.contains("key") => {
+        Err(Error::Refused { cause, .. }) if cause.starts_with("NOPERM") && cause.contains("key") => {
             let pattern = format!("~{{{prefix}*");
             let why =
                 format!("its user may not use the keys, all of which begin with {{{prefix}: allow {pattern}");

@@ -72,7 +72,13 @@ pub async fn keep_stored(client: &ScriptClient, shards: u16) {
         }
         Err(Error::Damaged(why)) => Some(why),
         // The sweep reports that a server cannot be reached.
-        Err(Error::Unavailable(_) | Error::Full(_) | Error::NotDurable(_) | Error::Stopped(_)) => return,
+        Err(
+            Error::Unavailable(_)
+            | Error::Refused { .. }
+            | Error::Full(_)
+            | Error::NotDurable(_)
+            | Error::Stopped(_),
+        ) => return,
     };
     layout.set_mismatch(mismatch);
 }

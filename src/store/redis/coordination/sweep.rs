@@ -145,7 +145,7 @@ impl Sweep {
                 }
             }
             // The health check reports that a server cannot be reached.
-            Some(error @ Error::Unavailable(_)) => tracing::debug!(%error, "the sweep failed"),
+            Some(error) if error.is_unavailable() => tracing::debug!(%error, "the sweep failed"),
             Some(error) => {
                 if log.failed(now_us) {
                     tracing::warn!(%error, "the sweep of Redis fails");

@@ -55,7 +55,7 @@ impl UnresponsiveServers {
                 call.await
             }
         };
-        mark(matches!(result, Err(Error::Unavailable(_))));
+        mark(result.as_ref().is_err_and(Error::is_unavailable));
         result
     }
 

@@ -10,7 +10,7 @@ use std::{
 use crate::{
     failure_log::FailureLog,
     store::{
-        Error, Promoted, Result,
+        Promoted, Result,
         redis::{keys::Shard, time::micros},
     },
 };
@@ -52,7 +52,7 @@ impl Promotions {
         match result {
             Ok(_) => {}
             // The health check reports that a server cannot be reached.
-            Err(error @ Error::Unavailable(_)) => {
+            Err(error) if error.is_unavailable() => {
                 tracing::debug!(%error, shard, "cannot promote the due jobs of a shard");
             }
             Err(error) => {
