@@ -67,6 +67,8 @@ pub(crate) fn clean_up_at_stop(clean_up: impl FnOnce() + Send + 'static) -> io::
 
 impl Signals {
     pub fn new() -> io::Result<Self> {
+        // Caught for good, so that a write past the limit on the size of a file is an error that is handled.
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 

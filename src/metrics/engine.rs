@@ -19,6 +19,7 @@ pub struct EngineMetrics {
     set_aside: Counter,
     clock_steps: Counter,
     clock_step_seconds: Gauge<f64, AtomicU64>,
+    log_bytes: Gauge<u64, AtomicU64>,
 }
 
 impl EngineMetrics {
@@ -48,7 +49,13 @@ impl EngineMetrics {
             "How far the store's clock stepped when it last did, negative when back",
             clock_step_seconds.clone(),
         );
-        Self { syncs, set_aside, clock_steps, clock_step_seconds }
+        let log_bytes = Gauge::default();
+        registry.register(
+            "linger_store_log_bytes",
+            "Size of the write-ahead log of the embedded engine",
+            log_bytes.clone(),
+        );
+        Self { syncs, set_aside, clock_steps, clock_step_seconds, log_bytes }
     }
 
     /// Records that a group of changes was made durable in `took`.
@@ -59,6 +66,11 @@ impl EngineMetrics {
     /// Counts `entries` broken entries that were set aside.
     pub fn set_aside(&self, entries: u64) {
         self.set_aside.inc_by(entries);
+    }
+
+    /// Sets the size of the write-ahead log.
+    pub fn set_log_bytes(&self, bytes: u64) {
+        self.log_bytes.set(bytes);
     }
 
     /// Records a step of the clock that defines due times, in microseconds, negative if it was set back.

@@ -29,7 +29,7 @@ use super::{
     },
     writer::{
         request::{ReserveRequest, WriteRequest},
-        shared::SharedState,
+        shared::{LOCKED, SharedState},
         write_queue::WriteQueue,
     },
 };
@@ -365,12 +365,17 @@ impl Store for EmbeddedStore {
     /// lack of space is no failure: finishing and deleting still work, which a process taken out of service could not do.
     async fn check(&self) -> Result<()> {
         self.shared.check()?;
-        self.run(|txn| Ok(txn.space.level())).await.map(drop)
+        let check = |txn: &mut WriteTxn<'_>| {
+            txn.space.level();
+            Ok(if txn.db.is_locked_out()? { Err(Error::refused(LOCKED)) } else { Ok(()) })
+        };
+        self.run_weighted(1, 0, check).await
     }
 
     fn degraded(&self) -> Vec<Degraded> {
         let clock = clock_behind(self.clock.wall_ahead_ms());
-        self.shared.space().degraded().into_iter().chain(clock).collect()
+        let space = self.shared.space().degraded();
+        [space, self.shared.blocked_log(), clock].into_iter().flatten().collect()
     }
 
     async fn space(&self) -> Result<StoreSpace> {

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    path::Path,
     sync::{Arc, Mutex},
 };
 
@@ -73,7 +74,10 @@ impl Start {
     fn open_with_space(&self) -> Result<(Writer, EmbeddedStore), OpenError> {
         let opened = self.open();
         match opened {
-            Err(error) if needs_space(&error) && ballast::remove_in(&self.options.data_dir) => {
+            Err(error)
+                if needs_space(&error, &self.options.data_dir)
+                    && ballast::remove_in(&self.options.data_dir) =>
+            {
                 tracing::warn!(%error, "the disk is full; the ballast file was removed for the start");
                 self.open()
             }
@@ -134,10 +138,10 @@ impl Start {
 }
 
 /// Whether opening failed for lack of disk space.
-fn needs_space(error: &OpenError) -> bool {
+fn needs_space(error: &OpenError, dir: &Path) -> bool {
     match error {
         OpenError::Io { source, .. } => is_lack_of_space(source),
-        OpenError::Sqlite { source, .. } => is_out_of_space(source),
+        OpenError::Sqlite { source, .. } => is_out_of_space(source, dir),
         OpenError::Locked { .. }
         | OpenError::NotOurs { .. }
         | OpenError::Schema { .. }

@@ -9,7 +9,8 @@ use std::{
 };
 
 /// The files whose calls are traced.
-const FILES: [&str; 6] = ["", "linger.db", "linger.db-wal", "linger.db-journal", "linger.db-shm", "lock"];
+const FILES: [&str; 7] =
+    ["", "linger.db", "linger.db-wal", "linger.db-journal", "linger.db-shm", "lock", "growth_probe"];
 
 /// One call that fails once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,10 +65,20 @@ impl Trace {
 
     /// Injects `fault` into a running process; counting begins now. Ends with that process.
     pub fn attach(&self, pid: u32, data: &Path, calls: &[&str], fault: Option<&Fault>) -> Child {
+        Self::attach_with(pid, data, self.options(calls, fault))
+    }
+
+    /// Makes these calls of a running process fail until the tracer ends.
+    pub fn attach_failing(&self, pid: u32, data: &Path, calls: &[&str], error: &str) -> Child {
+        let inject = format!("inject={}:error={error}", calls.join(","));
+        Self::attach_with(pid, data, [self.options(calls, None), vec!["-e".to_owned(), inject]].concat())
+    }
+
+    fn attach_with(pid: u32, data: &Path, options: Vec<String>) -> Child {
         let mut tracer = Command::new("strace")
             .args(["-f", "-p", &pid.to_string()])
             .args(file_options(data))
-            .args(self.options(calls, fault))
+            .args(options)
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()

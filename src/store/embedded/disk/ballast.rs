@@ -133,9 +133,10 @@ pub(crate) fn remove_in(dir: &Path) -> bool {
     removed.then(|| sync_dir(dir)).is_some()
 }
 
-/// Whether the error says that the disk or the quota is full.
+/// Whether the error says that the disk or the quota is full, or a file as large as it may be.
 pub(crate) fn is_lack_of_space(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 #[cfg(test)]

@@ -1,18 +1,22 @@
 //! What the free disk space allows: how much is left, which operations are refused when it is low, and when the
 //! ballast is removed and made again. Knows no job.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use rusqlite::{ErrorCode, ffi};
 
 use super::{
     ballast::Ballast,
     data_dir::{DB_FILE, WAL_FILE},
+    growth_limit,
 };
 use crate::store::{Degraded, Error, StoreSpace, embedded::options::Options};
 
 /// Below this the disk counts as full, however small `min_free` is.
 const ALWAYS_FULL_BELOW_BYTES: u64 = 4 << 20;
+
+/// Why the store cannot grow though the disk has room.
+const LIMITED: &str = "a disk quota or a limit on the size of files is reached";
 
 /// How much disk space is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -22,6 +26,8 @@ pub(crate) enum SpaceLevel {
     Ample,
     /// Less: no operation may make the store larger.
     Short,
+    /// A quota or a limit on the size of a file is reached: no operation may make the store larger.
+    Limited,
     /// Less than a quarter of `min_free`, and the ballast is used up: no operation may rewrite jobs either.
     Exhausted,
 }
@@ -40,10 +46,11 @@ impl SpaceLevel {
     /// The error for an operation with this need, if it is refused.
     pub fn refusal(self, need: SpaceNeed) -> Option<Error> {
         let why = match (self, need) {
-            (Self::Ample, _) | (Self::Short, SpaceNeed::Rewrite) => return None,
+            (Self::Ample, _) | (Self::Short | Self::Limited, SpaceNeed::Rewrite) => return None,
             (Self::Short, SpaceNeed::Growth) => {
                 "less disk space is free than embedded.min_free; what makes the store larger is refused"
             }
+            (Self::Limited, SpaceNeed::Growth) => LIMITED,
             (Self::Exhausted, _) => {
                 "the disk is nearly full; only what frees space is done, and pop, touch and resume"
             }
@@ -57,6 +64,10 @@ impl SpaceLevel {
             Self::Ample => return None,
             Self::Short => {
                 "less disk space is free than embedded.min_free: adds, larger bodies, requeues, settings and \
+                 pauses are refused"
+            }
+            Self::Limited => {
+                "a disk quota or a limit on the size of files is reached: adds, larger bodies, requeues, settings and \
                  pauses are refused"
             }
             Self::Exhausted => {
@@ -74,13 +85,14 @@ pub(crate) struct SpaceGauge<'a> {
     options: &'a Options,
     has_ballast: bool,
     is_full: bool,
+    is_limited: bool,
     level: Option<SpaceLevel>,
 }
 
 impl<'a> SpaceGauge<'a> {
     /// For a disk that has not been found full, with a ballast.
     pub fn new(options: &'a Options) -> Self {
-        Self { options, has_ballast: true, is_full: false, level: None }
+        Self { options, has_ballast: true, is_full: false, is_limited: false, level: None }
     }
 
     /// How much space is left. Costs about 2 µs, once per group.
@@ -90,6 +102,7 @@ impl<'a> SpaceGauge<'a> {
             match free_bytes(self.options) {
                 Some(free) if free < min_free / 4 && !self.has_ballast => SpaceLevel::Exhausted,
                 Some(free) if free < min_free => SpaceLevel::Short,
+                _ if self.is_limited => SpaceLevel::Limited,
                 _ if self.is_full => SpaceLevel::Short,
                 // When the free space cannot be read, SQLite will report a full disk.
                 Some(_) | None => SpaceLevel::Ample,
@@ -115,10 +128,21 @@ pub(crate) fn store_space(options: &Options) -> StoreSpace {
 }
 
 /// Whether SQLite failed for lack of disk space. Without space it cannot extend its index of the log either,
-/// and calls that an I/O error.
-pub(crate) fn is_out_of_space(error: &rusqlite::Error) -> bool {
+/// and calls that an I/O error. So it calls a write past a quota or a limit on the size of a file, and only a try can tell
+/// that from a broken disk.
+pub(crate) fn is_out_of_space(error: &rusqlite::Error, dir: &Path) -> bool {
     error.sqlite_error_code() == Some(ErrorCode::DiskFull)
-        || error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE)
+        || is_out_of_index_space(error)
+        || (has_code(error, ffi::SQLITE_IOERR_WRITE) && growth_limit::explains_failed_write(dir))
+}
+
+/// Whether SQLite could not extend its index of the log.
+pub(crate) fn is_out_of_index_space(error: &rusqlite::Error) -> bool {
+    has_code(error, ffi::SQLITE_IOERR_SHMSIZE)
+}
+
+fn has_code(error: &rusqlite::Error, code: i32) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == code)
 }
 
 /// The disk space of a running engine.
@@ -127,6 +151,8 @@ pub(crate) struct DiskSpace {
     ballast: Ballast,
     /// Whether a write met a full disk, and there has not been enough space since.
     is_full: bool,
+    /// Whether that was because of a limit that the free space does not show.
+    is_limited: bool,
     /// Bytes that removing the ballast has freed, which new jobs must not use.
     freed_bytes: u64,
 }
@@ -135,7 +161,7 @@ impl DiskSpace {
     /// Makes the ballast if there is space for it.
     pub fn new(options: Arc<Options>) -> Self {
         let ballast = Ballast::find(&options.data_dir, options.ballast_bytes);
-        let mut this = Self { options, ballast, is_full: false, freed_bytes: 0 };
+        let mut this = Self { options, ballast, is_full: false, is_limited: false, freed_bytes: 0 };
         this.recover();
         if this.ballast.is_wanted() {
             tracing::warn!(
@@ -150,7 +176,7 @@ impl DiskSpace {
     /// For one group of operations.
     pub fn gauge(&self) -> SpaceGauge<'_> {
         let (has_ballast, is_full) = (self.ballast.is_present(), self.is_full);
-        SpaceGauge { options: &self.options, has_ballast, is_full, level: None }
+        SpaceGauge { options: &self.options, has_ballast, is_full, is_limited: self.is_limited, level: None }
     }
 
     /// Whether the disk is full, so that the write-ahead log must be kept short.
@@ -158,12 +184,32 @@ impl DiskSpace {
         self.is_full
     }
 
+    /// Whether a lack of space explains an error.
+    pub fn explains(&self, error: &rusqlite::Error) -> bool {
+        is_out_of_space(error, &self.options.data_dir)
+    }
+
     /// Records that a write met a full disk.
     pub fn ran_out(&mut self) {
         if !self.is_full {
             self.is_full = true;
-            tracing::error!(dir = %self.options.data_dir.display(), "the disk is full");
+            self.is_limited = self.has_room() && growth_limit::explains_failed_write(&self.options.data_dir);
+            tracing::error!(dir = %self.options.data_dir.display(), "{}", self.why_full());
         }
+    }
+
+    /// The error for an operation that met it.
+    pub fn full(&self) -> Error {
+        Error::Full(self.why_full().to_owned())
+    }
+
+    fn why_full(&self) -> &'static str {
+        if self.is_limited { LIMITED } else { "the disk is full" }
+    }
+
+    /// Whether the disk has space, so that a failed write must have another reason.
+    fn has_room(&self) -> bool {
+        free_bytes(&self.options).is_none_or(|free| free > ALWAYS_FULL_BELOW_BYTES)
     }
 
     /// Removes the ballast. Returns whether that freed space.
@@ -183,6 +229,13 @@ impl DiskSpace {
     pub fn recover(&mut self) {
         if !self.is_full && !self.ballast.is_wanted() {
             return;
+        }
+        if self.is_limited {
+            let dir = &self.options.data_dir;
+            self.is_limited = self.has_room() && growth_limit::is_reached(dir, self.freed_bytes);
+            if self.is_limited {
+                return;
+            }
         }
         let Some(free) = free_bytes(&self.options) else { return };
         let min_free = self.options.min_free_bytes;
@@ -287,9 +340,12 @@ mod tests {
 
     #[test]
     fn sqlite_names_a_full_disk_in_two_ways() {
-        let error = |code| rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
-        assert!(is_out_of_space(&error(ffi::SQLITE_FULL)));
-        assert!(is_out_of_space(&error(ffi::SQLITE_IOERR_SHMSIZE)));
-        assert!(!is_out_of_space(&error(ffi::SQLITE_IOERR_FSYNC)));
+        let dir = tempfile::tempdir().expect("a directory");
+        let explains =
+            |code| is_out_of_space(&rusqlite::Error::SqliteFailure(ffi::Error::new(code), None), dir.path());
+        assert!(explains(ffi::SQLITE_FULL));
+        assert!(explains(ffi::SQLITE_IOERR_SHMSIZE));
+        assert!(!explains(ffi::SQLITE_IOERR_FSYNC));
+        assert!(!explains(ffi::SQLITE_IOERR_WRITE), "the directory has room");
     }
 }

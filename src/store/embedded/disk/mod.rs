@@ -5,3 +5,4 @@ pub(super) mod ballast;
 pub(super) mod commit_mark;
 pub(super) mod data_dir;
 pub(super) mod disk_space;
+mod growth_limit;

@@ -1,7 +1,9 @@
 //! The writer's connection and its transaction, with the counters that each commit stores. The statements over
 //! each table are in the files beside this one.
 
-use rusqlite::Connection;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode};
 
 use super::{
     key::RowKey,
@@ -10,6 +12,12 @@ use super::{
 use crate::{job::Timestamp, store::MoveMark};
 
 pub(crate) type SqlResult<T> = rusqlite::Result<T>;
+
+/// How long a change waits for the write lock: the `sqlite3` shell or a backup may have it, usually for moments only.
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// The same for a check. Shorter than the time after which a check without an answer counts as a failure, so that the
+/// failure has its name.
+const CHECK_LOCK_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The table of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +36,7 @@ impl Table {
 }
 
 /// The result of a WAL checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CheckpointProgress {
     /// Pages in the write-ahead log.
     pub wal_pages: u64,
@@ -48,6 +56,8 @@ pub(crate) struct Db {
     pub(super) jobs: Option<u64>,
     /// Bytes of records inserted by the present transaction.
     pub(super) bytes_written: usize,
+    /// Whether another program had the write lock at the last check.
+    is_locked_out: bool,
     /// The last key given out in each table, for runs of jobs that are due in the same millisecond.
     pub(super) last_keys: [Option<(Timestamp, RowKey)>; 2],
 }
@@ -55,7 +65,15 @@ pub(crate) struct Db {
 impl Db {
     pub fn new(conn: Connection) -> Self {
         let store_head = StoreHead::new();
-        Self { conn, in_transaction: false, store_head, jobs: None, bytes_written: 0, last_keys: [None; 2] }
+        Self {
+            conn,
+            in_transaction: false,
+            store_head,
+            jobs: None,
+            bytes_written: 0,
+            is_locked_out: false,
+            last_keys: [None; 2],
+        }
     }
 
     /// The head of the store as of the last commit.
@@ -86,9 +104,27 @@ impl Db {
     pub fn begin(&mut self) -> SqlResult<()> {
         if !self.in_transaction {
             self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-            self.in_transaction = true;
+            (self.in_transaction, self.is_locked_out) = (true, false);
         }
         Ok(())
+    }
+
+    /// Whether another program keeps this connection from writing: takes the write lock and releases it again, without a
+    /// write. While the lock is away it does not wait for it, so that reads go on between the checks.
+    pub fn is_locked_out(&mut self) -> SqlResult<bool> {
+        if !self.in_transaction {
+            self.conn.busy_timeout(if self.is_locked_out { Duration::ZERO } else { CHECK_LOCK_TIMEOUT })?;
+            let taken = self.conn.execute_batch("BEGIN IMMEDIATE; ROLLBACK");
+            self.conn.busy_timeout(LOCK_TIMEOUT)?;
+            let error = taken.err();
+            self.is_locked_out = error
+                .as_ref()
+                .is_some_and(|error| error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy));
+            if let Some(error) = error.filter(|_| !self.is_locked_out) {
+                return Err(error);
+            }
+        }
+        Ok(self.is_locked_out)
     }
 
     /// Bytes of records that the present transaction has inserted.

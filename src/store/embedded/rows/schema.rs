@@ -1,10 +1,10 @@
 //! The database file: its identity, its tables, and how a connection to it is set up. Knows no job.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, path::Path};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 
-use super::meta;
+use super::{db::LOCK_TIMEOUT, meta};
 use crate::store::embedded::options::{Durability, OpenError};
 
 /// `LNGR`, in SQLite's header (`PRAGMA application_id`).
@@ -132,8 +132,7 @@ pub(crate) fn in_memory() -> Connection {
 }
 
 fn set_up(conn: &Connection) -> rusqlite::Result<()> {
-    // The `sqlite3` shell or a backup may have a lock, usually for moments only.
-    conn.busy_timeout(Duration::from_secs(5))?;
+    conn.busy_timeout(LOCK_TIMEOUT)?;
     // A manipulated file must not run code of its own. `differences` finds such code, and these settings disable it
     // until then.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;

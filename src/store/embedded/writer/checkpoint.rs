@@ -15,11 +15,14 @@ use std::{
 
 use rusqlite::Connection;
 
-use crate::store::embedded::{
-    options::{Durability, OpenError},
-    rows::{
-        db::{CheckpointProgress, SqlResult, wal_checkpoint},
-        schema::{self, PAGE_BYTES},
+use crate::store::{
+    Degraded,
+    embedded::{
+        options::{Durability, OpenError},
+        rows::{
+            db::{CheckpointProgress, SqlResult, wal_checkpoint},
+            schema::{self, PAGE_BYTES},
+        },
     },
 };
 
@@ -31,6 +34,9 @@ const FINISH_PAGES: u64 = 512;
 const FINISH_SHARE: u64 = 8;
 /// The log grows beyond this only while a reader, such as a backup, needs its pages.
 const LONGEST_PAGES: u64 = (128 << 20) / PAGE_BYTES;
+
+/// When the log is longer than this, a reader is the reason: more than a checkpoint and a group would add.
+const BLOCKED_PAGES: u64 = LONGEST_PAGES + BEGIN_PAGES;
 
 /// The log is kept below this while the disk is full.
 const SHORT_PAGES: u64 = (1 << 20) / PAGE_BYTES;
@@ -57,6 +63,8 @@ pub(crate) struct Checkpointer {
     thread: Option<JoinHandle<SqlResult<()>>>,
     /// The length of the log at which the next checkpoint begins.
     begin_pages: u64,
+    /// The log after the last commit.
+    log: CheckpointProgress,
 }
 
 impl Checkpointer {
@@ -72,12 +80,16 @@ impl Checkpointer {
                 move || state.run(&conn)
             })
             .map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
-        Ok(Self { state, thread: Some(thread), begin_pages: BEGIN_PAGES })
+        Ok(Self { state, thread: Some(thread), begin_pages: BEGIN_PAGES, log: CheckpointProgress::default() })
     }
 
     /// Called after a commit: begins a checkpoint when the log is long, and finishes one that the thread has done.
     pub fn after_commit(&mut self, conn: &Connection) -> SqlResult<()> {
         let log = wal_checkpoint(conn, "NOOP")?;
+        if log.blocks() != self.log.blocks() {
+            log_blocked(log);
+        }
+        self.log = log;
         if log.wal_pages < BEGIN_PAGES {
             self.begin_pages = BEGIN_PAGES;
         }
@@ -93,6 +105,22 @@ impl Checkpointer {
             self.begin_pages = log.wal_pages + BEGIN_PAGES / 4;
         }
         Ok(())
+    }
+
+    /// The size of the log, in bytes.
+    pub fn log_bytes(&self) -> u64 {
+        self.log.wal_pages * PAGE_BYTES
+    }
+
+    /// That another program keeps the log from being emptied, if one does.
+    pub fn blocked(&self) -> Option<Degraded> {
+        self.log.blocks().then(|| Degraded {
+            part: "log",
+            detail: format!(
+                "another program reads the database, so that its log cannot be emptied and has grown to {} MiB; end                  the transaction of that program, such as a shell or a backup",
+                self.log_bytes() >> 20
+            ),
+        })
     }
 
     /// Finishes a checkpoint that the thread has done. Returns whether the thread is running one.
@@ -156,6 +184,25 @@ impl Checkpointer {
             | CheckpointPhase::Running
             | CheckpointPhase::Stopping => Ok(()),
         }
+    }
+}
+
+impl CheckpointProgress {
+    /// Whether a reader keeps the log from being emptied.
+    fn blocks(self) -> bool {
+        self.wal_pages > BLOCKED_PAGES && self.copied_pages < self.wal_pages
+    }
+}
+
+fn log_blocked(log: CheckpointProgress) {
+    let bytes = log.wal_pages * PAGE_BYTES;
+    if log.blocks() {
+        tracing::warn!(
+            bytes,
+            "another program reads the database, so that its log cannot be emptied and grows"
+        );
+    } else {
+        tracing::info!(bytes, "the log of the database can be emptied again");
     }
 }
 

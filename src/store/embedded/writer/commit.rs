@@ -12,7 +12,7 @@ use super::{
     checkpoint::Checkpointer,
     interval_sync::IntervalSync,
     request::WriteRequest,
-    shared::SharedState,
+    shared::{LOCKED, SharedState},
     vacuum::Vacuum,
     write_queue::{NextGroup, Operation, WaitFor, WriteQueue},
 };
@@ -26,7 +26,7 @@ use crate::{
             disk::{
                 commit_mark::CommitMark,
                 data_dir::DataDir,
-                disk_space::{DiskSpace, is_out_of_space},
+                disk_space::{DiskSpace, is_out_of_index_space},
             },
             memory::state::Memory,
             ops::{
@@ -34,10 +34,7 @@ use crate::{
                 write_txn::{CommitEffects, WriteTxn, time_until},
             },
             options::{Durability, Options},
-            rows::{
-                db::{Db, SqlResult, wal_checkpoint},
-                meta::RunState,
-            },
+            rows::db::{Db, SqlResult},
         },
     },
 };
@@ -248,20 +245,17 @@ impl Writer {
         if let Err(error) = undone {
             return self.shared.fail("a group of changes could not be rolled back", &error);
         }
-        if is_out_of_space(error) {
+        if self.disk.explains(error) {
             self.ran_out_of_space = true;
             self.disk.ran_out();
-            return match error.sqlite_error_code() {
-                Some(ErrorCode::DiskFull) => Error::Full("the disk is full".to_owned()),
+            if is_out_of_index_space(error) {
                 // The log contains the change until the next one overwrites it, and a crash would restore it.
-                Some(_) | None => Error::Unavailable("the disk is full".to_owned()),
-            };
+                return Error::refused("the disk is full");
+            }
+            return self.disk.full();
         }
         match error.sqlite_error_code() {
-            // Another program has the file's write lock, perhaps the `sqlite3` shell.
-            Some(ErrorCode::DatabaseBusy) => {
-                Error::Unavailable("the database file is locked by another program".to_owned())
-            }
+            Some(ErrorCode::DatabaseBusy) => Error::refused(LOCKED),
             Some(_) | None => self.shared.fail("a group of changes could not be written", error),
         }
     }
@@ -300,6 +294,8 @@ impl Writer {
         if let Err(error) = self.checkpoints.after_commit(self.db.conn()) {
             self.checkpoint_failed(&error);
         }
+        self.metrics.set_log_bytes(self.checkpoints.log_bytes());
+        self.shared.set_blocked_log(self.checkpoints.blocked());
         WaitFor::AtMost(self.options.idle_after)
     }
 
@@ -321,6 +317,10 @@ impl Writer {
         if self.checkpoints.finish_if_done(self.db.conn())? {
             return Ok(WaitFor::AtMost(self.options.idle_after));
         }
+        if self.checkpoints.blocked().is_some() {
+            // The reader may be gone.
+            self.checkpoints.request();
+        }
         let was_vacuuming = self.vacuum.is_running();
         if self.vacuum.is_due(self.db.conn())? {
             return Ok(match self.transact(|txn| Vacuum::step(txn.db)) {
@@ -338,61 +338,19 @@ impl Writer {
 
     /// A checkpoint that met a full disk is retried later. Any other failure may have lost what the checkpoint
     /// should have written.
-    fn checkpoint_failed(&mut self, error: &rusqlite::Error) {
+    pub(super) fn checkpoint_failed(&mut self, error: &rusqlite::Error) {
+        if self.disk.explains(error) {
+            self.disk.ran_out();
+            self.disk.make_room();
+            return;
+        }
         match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => {
-                self.disk.ran_out();
-                self.disk.make_room();
-            }
             Some(ErrorCode::DatabaseBusy) => {
                 tracing::warn!(%error, "the checkpoint failed because the database is locked; it is tried again later");
             }
             Some(_) | None => {
                 self.shared.fail("the write-ahead log could not be copied into the database file", error);
             }
-        }
-    }
-
-    /// Ends the thread. After a clean stop the log is empty and the database file is marked as clean; otherwise the
-    /// next start recovers everything.
-    fn end(&mut self) -> Result<(), Error> {
-        let stopped = self.checkpoints.stop();
-        if let Err(error) = stopped {
-            self.checkpoint_failed(&error);
-        }
-        self.shared.check()?;
-        if !self.shared.stops_cleanly() {
-            return Ok(());
-        }
-        let mut emptied = self.empty_wal();
-        if self.ran_out_of_space && self.disk.make_room() {
-            emptied = self.empty_wal();
-        }
-        if emptied.is_err() && self.ran_out_of_space {
-            tracing::warn!(db = %self.db_path.display(), "the disk is full; the next start copies the log into the database file");
-        } else {
-            emptied?;
-        }
-        tracing::info!(db = %self.db_path.display(), "the store is closed");
-        self.shared.check()
-    }
-
-    /// Marks the database as cleanly closed, and copies all of the log into its file.
-    fn empty_wal(&mut self) -> Result<(), Error> {
-        self.ran_out_of_space = false;
-        self.transact(|txn| txn.db.set_run_state(RunState::Clean))?;
-        // With `interval` this is the last sync, before the log is emptied.
-        self.syncer = None;
-        match wal_checkpoint(self.db.conn(), "TRUNCATE") {
-            Ok(_) => Ok(()),
-            Err(error) if is_out_of_space(&error) => {
-                self.ran_out_of_space = true;
-                self.disk.ran_out();
-                Err(Error::Full("the disk is full".to_owned()))
-            }
-            Err(error) => Err(self
-                .shared
-                .fail("the write-ahead log could not be copied into the database file", &error)),
         }
     }
 }

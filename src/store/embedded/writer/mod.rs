@@ -3,6 +3,7 @@
 
 pub(super) mod checkpoint;
 pub(super) mod commit;
+mod end;
 pub(super) mod interval_sync;
 pub(super) mod request;
 pub(super) mod shared;

@@ -11,8 +11,11 @@ use std::{
 
 use crate::{
     job::{Outlet, Topic},
-    store::{Error, TopicConfig, embedded::disk::disk_space::SpaceLevel},
+    store::{Degraded, Error, TopicConfig, embedded::disk::disk_space::SpaceLevel},
 };
+
+/// Why nothing is written while another program, perhaps the `sqlite3` shell, has the file's write lock.
+pub(crate) const LOCKED: &str = "the database file is locked by another program";
 
 #[derive(Debug, Default)]
 pub(crate) struct SharedState {
@@ -24,6 +27,8 @@ pub(crate) struct SharedState {
     stop_cleanly: AtomicBool,
     /// As of the last group that read it.
     space: Mutex<SpaceLevel>,
+    /// That another program keeps the log from being emptied, if one does.
+    blocked_log: Mutex<Option<Degraded>>,
     configs: RwLock<HashMap<Topic, Arc<TopicConfig>>>,
     /// The outlets with ready jobs, as of the last commit, and published before that commit is announced.
     ready: RwLock<HashSet<Outlet>>,
@@ -68,6 +73,19 @@ impl SharedState {
     /// Publishes how much disk space is left.
     pub fn set_space(&self, level: SpaceLevel) {
         *self.level() = level;
+    }
+
+    /// That another program keeps the log from being emptied, if one does.
+    pub fn blocked_log(&self) -> Option<Degraded> {
+        self.log().clone()
+    }
+
+    pub fn set_blocked_log(&self, blocked: Option<Degraded>) {
+        *self.log() = blocked;
+    }
+
+    fn log(&self) -> MutexGuard<'_, Option<Degraded>> {
+        self.blocked_log.lock().expect("no code panics while it holds the text")
     }
 
     fn level(&self) -> MutexGuard<'_, SpaceLevel> {
