@@ -208,7 +208,7 @@ fn faults_that_waiting_cannot_mend_are_refused_at_once() {
     let cases: [(&[&str], &str); 3] = [
         (&["--requirepass", "hunter2"], "it requires a password"),
         (&["--maxmemory-policy", "allkeys-lru"], "maxmemory-policy is allkeys-lru"),
-        (&["--replicaof", &follow], "it is a slave"),
+        (&["--replicaof", &follow], "it is a replica"),
     ];
     for (arguments, why) in cases {
         let server = RedisServer::start_with(arguments);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use linger::clock::{Clock, SystemClock};
 
-use crate::harness::{process::Server, redis::RedisServer};
+use crate::harness::{process::Server, redis::RedisServer, resp::Resp};
 
 /// The time limit for all calls together. When they called the store, one probe took two seconds and a scrape six.
 const AT_ONCE: Duration = Duration::from_secs(2);
@@ -59,4 +59,26 @@ fn health_checks_and_metrics_are_answered_at_once_and_the_failure_is_logged_once
             && !line.contains("\"INFO\"")
     };
     assert_eq!(log.lines().filter(of_the_store).count(), 1, "{log}");
+}
+
+#[test]
+fn a_redis_that_answers_but_takes_no_writes_is_not_called_silent() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let redis = RedisServer::start();
+    let linger = Server::serve(&["--store", "redis", "--redis-url", &redis.url()], &[], directory.path());
+    let send = |words: &[&str]| drop(Resp::connect(redis.address()).expect("connects").call(words));
+    for (fault, repair) in [
+        (&["REPLICAOF", "127.0.0.1", "1"][..], &["REPLICAOF", "NO", "ONE"][..]),
+        (&["CONFIG", "SET", "min-replicas-to-write", "1"], &["CONFIG", "SET", "min-replicas-to-write", "0"]),
+    ] {
+        send(fault);
+        linger.wait_until_unready();
+        let refused = linger.call("POST", "/jobs", r#"{"topic":"t"}"#);
+        assert_eq!((refused.status, refused.json()["code"].as_str()), (503, Some("store_unavailable")));
+        for body in [refused.body, linger.call("GET", "/readyz", "").body] {
+            assert!(body.contains("replica") && !body.contains("does not answer"), "{fault:?}: {body}");
+        }
+        send(repair);
+        linger.wait_until_ready();
+    }
 }

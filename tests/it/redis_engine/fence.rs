@@ -17,7 +17,9 @@ use crate::harness::{
 
 fn assert_refused<T: Debug>(operation: &str, result: Result<T>) {
     match result {
-        Err(Error::Unavailable(why)) => assert!(why.contains("moved to another store"), "{operation}: {why}"),
+        Err(Error::Refused { reason, .. }) => {
+            assert!(reason.contains("moved to another store"), "{operation}: {reason}");
+        }
         other => panic!("{operation}: {other:?}"),
     }
 }

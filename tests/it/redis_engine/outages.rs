@@ -30,7 +30,7 @@ async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
 }
 
 fn is_unavailable<T: std::fmt::Debug>(answer: linger::store::Result<T>) {
-    assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
+    assert!(answer.as_ref().is_err_and(Error::is_unavailable), "{answer:?}");
 }
 
 async fn a_primary_that_becomes_a_replica_is_unavailable_until_it_is_promoted() {

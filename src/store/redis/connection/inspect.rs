@@ -105,8 +105,8 @@ fn not_ready(info: &HashMap<&str, &str>, mode: &Mode) -> Option<String> {
         return Some("LOADING: the server is reading its data from disk".to_owned());
     }
     let is_discovered = !matches!(mode, Mode::Standalone { .. });
-    let role = info.get("role").filter(|role| is_discovered && **role != "master")?;
-    Some(format!("it is still a {role}; the primary is needed"))
+    let is_replica = is_discovered && info.get("role").is_some_and(|role| *role != "master");
+    is_replica.then(|| "it is still a replica; the primary is needed".to_owned())
 }
 
 /// The commands that the server does not have, or that are renamed; none if `COMMAND` is not allowed.
@@ -160,8 +160,8 @@ fn evaluate(
     if number < OLDEST {
         return Err(format!("version {version} is too old; Redis 7.0, Valkey 7.2 or later is needed"));
     }
-    if let Some(role) = info.get("role").filter(|role| **role != "master") {
-        return Err(format!("it is a {role}; the primary is needed"));
+    if info.get("role").is_some_and(|role| *role != "master") {
+        return Err("it is a replica; the primary is needed".to_owned());
     }
     let setting = |name: &str| config.and_then(|config| config.get(name)).map(String::as_str);
     let policy = setting("maxmemory-policy").or_else(|| info.get("maxmemory_policy").copied());
