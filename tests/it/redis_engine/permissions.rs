@@ -133,7 +133,7 @@ async fn a_permission_that_is_revoked_leaves_no_partial_effects() {
                     done += 1;
                     assert_eq!(jobs, expected.jobs().await, "{what}");
                 }
-                Err(Error::Unavailable(why)) => {
+                Err(Error::Refused { cause: why, .. }) => {
                     refused += 1;
                     assert!(
                         why.contains("NOPERM") || why.contains("can't run this command"),

@@ -120,6 +120,7 @@ impl Checkpointer {
                 "another program reads the database, so that its log cannot be emptied and has grown to {} MiB; end                  the transaction of that program, such as a shell or a backup",
                 self.log_bytes() >> 20
             ),
+            is_unready: false,
         })
     }
 
