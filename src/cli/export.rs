@@ -9,7 +9,7 @@ use std::{
 use super::{
     maintenance::fail,
     output::{print, print_to_stderr, usage_error},
-    progress::Progress,
+    progress::ProgressLine,
 };
 use crate::{config::Config, server};
 
@@ -21,7 +21,7 @@ pub(super) fn export(config: &Config, file: &Path) -> ExitCode {
             &"an export contains secrets and cannot go to a terminal; redirect stdout to a file, as in: linger export - >FILE",
         );
     }
-    let progress = Progress::counting("export", "job");
+    let progress = ProgressLine::counting("export", "job");
     let exported = if to_stdout {
         server::export_to(config, &mut BufWriter::new(stdout()), &mut &progress)
     } else {

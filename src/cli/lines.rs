@@ -10,7 +10,7 @@ use super::{
     definition::definition,
     exit::{Exit, Failure},
     line_source::{LineSource, Ready},
-    progress::Progress,
+    progress::ProgressLine,
     session::Session,
     trace::TraceVariables,
 };
@@ -127,7 +127,7 @@ struct Tally<'a> {
     session: &'a Session,
     /// The name of the file.
     file: String,
-    progress: Progress,
+    progress: ProgressLine,
     added: usize,
     known: usize,
     failed: usize,
@@ -138,8 +138,11 @@ struct Tally<'a> {
 impl<'a> Tally<'a> {
     fn new(session: &'a Session, file: String) -> Self {
         // In JSON the results may go to the same terminal.
-        let progress =
-            if session.output.is_text() { Progress::counting("add", "line") } else { Progress::none() };
+        let progress = if session.output.is_text() {
+            ProgressLine::counting("add", "line")
+        } else {
+            ProgressLine::none()
+        };
         Self { session, file, progress, added: 0, known: 0, failed: 0, failures: None }
     }
 

@@ -9,7 +9,7 @@ use std::{
 use super::{
     exit::USAGE_ERROR,
     output::{print, print_error, usage_error},
-    progress::Progress,
+    progress::ProgressLine,
 };
 use crate::{
     config::Config,
@@ -73,7 +73,7 @@ pub(super) fn restore(config: &Config, file: &Path) -> ExitCode {
 
 /// Does something while a terminal shows how long it takes.
 fn in_time<T>(command: &'static str, work: impl FnOnce() -> T) -> T {
-    let progress = Progress::time(command);
+    let progress = ProgressLine::time(command);
     let done = work();
     drop(progress);
     done

@@ -28,7 +28,7 @@ const NEXT: Duration = Duration::from_millis(250);
 const ERASE: &str = "\r\x1b[K";
 
 /// The line of a command; it goes when this is dropped.
-pub(super) struct Progress {
+pub(super) struct ProgressLine {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -46,7 +46,7 @@ struct ShownLine {
     has_ended: bool,
 }
 
-impl Progress {
+impl ProgressLine {
     /// Shows how many of a thing, such as a job, `command` has done, if there is a terminal for it.
     pub fn counting(command: &'static str, thing: &'static str) -> Self {
         Self::start(command, move |count| match count {
@@ -94,7 +94,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.shared.line().has_ended = true;
         self.shared.ended.notify_all();
@@ -105,7 +105,7 @@ impl Drop for Progress {
     }
 }
 
-impl Watcher for &Progress {
+impl Watcher for &ProgressLine {
     fn named(&mut self, sentence: &str) {
         self.interrupt(|| print_error(&sentence));
     }

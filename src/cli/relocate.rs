@@ -7,7 +7,7 @@ use super::{
     args::MoveArgs,
     maintenance::fail,
     output::{print, print_error},
-    progress::Progress,
+    progress::ProgressLine,
 };
 use crate::{
     config::{self, Config, Purpose, Sources},
@@ -33,7 +33,7 @@ pub(super) fn run(from: &Config, arguments: &MoveArgs) -> ExitCode {
             } else {
                 MoveStep::Copy
             };
-            server::relocate(from, &to, step, &mut &Progress::counting("move", "job"))
+            server::relocate(from, &to, step, &mut &ProgressLine::counting("move", "job"))
         }
     };
     match done {

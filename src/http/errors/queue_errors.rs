@@ -179,6 +179,8 @@ mod tests {
             Problem::slow(),
             Problem::request_too_large(1),
             Problem::overloaded(),
+            Problem::not_begun(""),
+            Problem::unready(String::new()),
             Problem::internal(),
         ];
         let own = own.iter().map(Problem::code).chain(errors().into_iter().map(|(error, ..)| error.code()));

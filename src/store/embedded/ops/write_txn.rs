@@ -149,10 +149,13 @@ impl WriteTxn<'_> {
         head.set_due(self.now.after(delay), DueKind::Elapsed);
     }
 
-    /// Sets the due time that a client asked for.
+    /// Sets the due time that a client asked for. A moment that has passed means now, also if the clock is corrected later.
     pub fn set_due(&self, head: &mut RecordHead, due: Due) {
-        let kind = due.kind();
-        head.set_due(due.resolve(self.now_of(kind)), kind);
+        match due {
+            Due::After(delay) => self.set_delay(head, delay.as_duration()),
+            Due::At(moment) if moment <= self.wall_now().rounded_down => self.set_delay(head, Duration::ZERO),
+            Due::At(moment) => head.set_due(moment, DueKind::Moment),
+        }
     }
 
     /// The job as callers see it.

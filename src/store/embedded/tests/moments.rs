@@ -189,9 +189,11 @@ async fn an_accepted_clock_keeps_the_remaining_times_and_ends_the_alarm() {
     let store = fixture.open().await;
     // The machine's clock is a year ahead.
     fixture.clock.advance(YEAR);
-    let job_at = |name, n| AddJob { due: Due::At(minutes(n)), ..job(name) };
-    add(&store, [delayed("delay", 30 * MINUTE), job_at("moment", 10), job("held"), job("buried")]).await;
-    let held = reserve(&store, 3).await;
+    let passed = due_at("passed", 10);
+    add(&store, [delayed("delay", 30 * MINUTE), job("held"), job("buried")]).await;
+    let held = reserve(&store, 2).await;
+    // By that clock its moment has passed, so it is ready for good.
+    add(&store, [passed]).await;
     for held in held.iter().filter(|held| held.job.id.as_str() == "buried") {
         store.bury(ALL, &held.job.id, &held.receipt, None).await.expect("buries").expect("is held");
     }
@@ -205,7 +207,7 @@ async fn an_accepted_clock_keeps_the_remaining_times_and_ends_the_alarm() {
     fixture.clock = ManualClock::new(Timestamp::from_millis(START_MS));
     let accept = || accept_clock(&fixture.options, &*fixture.clock).expect("accepts");
     let accepted = accept();
-    assert_eq!((accepted.set_back.as_secs() / 3_600, accepted.jobs), (365 * 24, 3));
+    assert_eq!((accepted.set_back.as_secs() / 3_600, accepted.jobs), (365 * 24, 4));
     assert_eq!(accept(), AcceptedClock { set_back: Duration::ZERO, jobs: 0 });
     let store = fixture.open().await;
     assert!(store.degraded().is_empty());
@@ -214,8 +216,9 @@ async fn an_accepted_clock_keeps_the_remaining_times_and_ends_the_alarm() {
     assert_eq!(get(&store, "buried").await.dead_at, Some(minutes(0)));
     let until = get(&store, "held").await.reserved_until.expect("is reserved");
     assert!(until <= minutes(1), "{until}");
+    assert_eq!(ready(&store).await, ["passed"]);
     fixture.clock.advance(30 * MINUTE);
-    assert_eq!(ready(&store).await, ["held", "moment", "delay"]);
+    assert_eq!(ready(&store).await, ["passed", "delay", "held"]);
     fixture.clock.advance(2 * 60 * MINUTE);
     store.promote(100).await.expect("promotes");
     assert_eq!(store.get(ALL, &id("buried")).await.expect("reads"), None, "its retention is over");
