@@ -132,7 +132,7 @@ async fn a_file_locked_by_another_program_is_no_damage() {
     let fixture = Fixture::new();
     let store = fixture.open().await;
     let failed = store.run(|_| Err::<(), _>(failure(ffi::SQLITE_BUSY))).await;
-    assert!(matches!(failed, Err(Error::Unavailable(_))), "{failed:?}");
+    assert!(matches!(failed, Err(Error::Refused { .. })), "{failed:?}");
     add(&store, [job("a")]).await;
 }
 
