@@ -7,9 +7,6 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::{Resource, getrlimit};
-
-use super::disk::data_dir::DB_FILE;
 pub use crate::config::Durability;
 use crate::config::EmbeddedSettings;
 
@@ -68,14 +65,10 @@ impl From<EmbeddedSettings> for Options {
     }
 }
 
-/// Free bytes, for this process, of the file system that contains `path`; fewer if the database there may not grow by as
-/// many (`ulimit -f`, `LimitFSIZE=`).
+/// Free bytes, for this process, of the file system that contains `path`.
 fn free_bytes(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path)?;
-    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    let Some(limit) = getrlimit(Resource::Fsize).current else { return Ok(free) };
-    let database_bytes = std::fs::metadata(path.join(DB_FILE)).map_or(0, |file| file.len());
-    Ok(free.min(limit.saturating_sub(database_bytes)))
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 impl fmt::Debug for Options {

@@ -117,7 +117,8 @@ impl<'a> SpaceGauge<'a> {
 }
 
 fn free_bytes(options: &Options) -> Option<u64> {
-    (options.free_space)(&options.data_dir).ok()
+    let free = (options.free_space)(&options.data_dir).ok()?;
+    Some(free.min(growth_limit::bytes_left(&options.data_dir)))
 }
 
 /// The size of the files with jobs, and the free space of their disk. Opens no file: SQLite would lose its locks.

@@ -6,6 +6,7 @@ use std::{fs, io, os::unix::fs::FileExt, path::Path};
 use rustix::{
     fs::{FallocateFlags, fallocate},
     io::Errno,
+    process::{Resource, getrlimit},
 };
 
 use super::{
@@ -18,6 +19,12 @@ const PROBE_FILE: &str = "growth_probe";
 const ROOM_BYTES: u64 = 2 << 20;
 /// What is written where space can only be allocated by writing.
 const WRITTEN_BYTES: usize = 1 << 20;
+
+/// By how much the database in `dir` may still grow by the limit of this process (`ulimit -f`, `LimitFSIZE=`).
+pub(crate) fn bytes_left(dir: &Path) -> u64 {
+    let limit = getrlimit(Resource::Fsize).current;
+    limit.map_or(u64::MAX, |limit| limit.saturating_sub(file_bytes(dir, DB_FILE)))
+}
 
 /// Whether such a limit explains that a write to the database in `dir` or to its log failed.
 pub(crate) fn explains_failed_write(dir: &Path) -> bool {
