@@ -20,8 +20,8 @@ use crate::{
 };
 
 /// Jobs of a dead endpoint in the normal run, and of each that is called beside it.
-const DEAD: u64 = 20_000;
-const MANY: usize = 2_000;
+const DEAD: u64 = 5_000;
+const MANY: usize = 1_000;
 const BATCH: usize = 1_000;
 /// `callbacks.connect_timeout` by default, and the default timeout of a call.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
