@@ -23,6 +23,8 @@ use crate::{
 const DEAD: u64 = 5_000;
 const MANY: usize = 1_000;
 const BATCH: usize = 1_000;
+/// Jobs of a host that fails that an outlet reserves at once to postpone them.
+const MOST_POSTPONED: usize = 64;
 /// `callbacks.connect_timeout` by default, and the default timeout of a call.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -140,8 +142,8 @@ async fn a_good_endpoint_is_called_beside_a_dead_and_a_silent_one(home: Home) {
     let counts = call(&server, "GET", "/topics/t", &Value::Null, 200);
     let count = |state: &str| counts["counts"][state].as_u64().unwrap_or_default() as usize;
     assert_eq!(count("delayed") + count("ready") + count("reserved"), dead + MANY, "{counts}");
-    // No job is reserved that is not being called.
-    assert!(count("reserved") <= 64, "{counts}");
+    // No job is reserved that is neither being called nor, a few at a time, being postponed behind those of other hosts.
+    assert!(count("reserved") <= 64 + MOST_POSTPONED, "{counts}");
 }
 
 async fn a_topic_with_a_url_refuses_pops_until_the_url_is_removed(home: Home) {
