@@ -39,7 +39,7 @@ fn declined() -> Failure {
     Failure::new(Exit::Failed, "not confirmed; nothing was changed")
 }
 
-/// Without a terminal, there is nobody to ask.
+/// Without a terminal, the question cannot be answered.
 fn expect_terminal() -> Result<(), Failure> {
     if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
         return Ok(());

@@ -1,5 +1,5 @@
 //! How jobs, moments and durations look as text. Workers choose reasons and their names, so these have no line breaks here;
-//! whoever prints a text escapes the rest.
+//! the function that prints a text escapes the rest.
 
 use std::{borrow::Cow, time::Duration};
 

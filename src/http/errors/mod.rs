@@ -229,7 +229,7 @@ impl Problem {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", detail).retry_after(1).closing()
     }
 
-    /// A request that nobody may wait for any more.
+    /// A request whose client may have given up.
     pub fn not_begun(detail: &'static str) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "not_begun", detail).retry_after(1).closing()
     }

@@ -182,7 +182,7 @@ const CLIENT_LEFT: &str = "the client closed its sending side before the call be
 const PAUSED: &str = "the server was paused and cannot know how long this call has waited, so nothing was done; send it again, \
                       that is safe";
 
-/// Refuses a request that nobody may wait for any more, as the last check before it is carried out: the client has left, or
+/// Refuses a request whose client may have given up, as the last check before it is carried out: the client has left, or
 /// the request may have lain in its socket while the process was paused. Its client may have repeated it elsewhere and gone
 /// on, so that carrying it out now would undo what followed. A request that changes nothing, or only takes jobs, ends as
 /// soon as its client leaves; any other one is answered once it has begun.
