@@ -180,6 +180,7 @@ fn a_client_that_ends_its_sending_side_gets_its_answer_or_nothing_was_done() {
     });
 }
 
+/// Lets real time pass. How long the process is paused is what these tests are about, and it gives no signal.
 fn pass(time: Duration) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(SystemClock::new().sleep(time));
