@@ -103,8 +103,10 @@ async fn open_engine(
     let options = context.options.clone();
     let address = options.address();
     let shards = open_shards(context, time, mode).await?;
-    let (redis, tasks) = Redis::new(shards, listener);
+    let (redis, tasks) = Redis::new(shards.clone(), listener);
     redis.refresh_settings().await.map_err(|error| ConnectError::from_store_error(&address, error))?;
+    // Only now: a start may be tried many times.
+    shards.router().open_nodes().iter().for_each(|node| node.fitness.log_durability());
     match mode {
         None => tasks.spawn(),
         Some(_) => tasks.watch_sentinels(),

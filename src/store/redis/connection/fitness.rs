@@ -62,8 +62,15 @@ impl Fitness {
             Err(Unusable::Unfit(why)) => Err(why),
             Err(unreachable @ Unusable::Unreachable(_)) => return Err(unreachable),
         };
-        self.record(result);
+        self.record(result, context.layout.shards().is_some());
         Ok(())
+    }
+
+    /// Logs what the server promised when the engine was opened.
+    pub fn log_durability(&self) {
+        if let Some(report) = self.report() {
+            log_durability(&self.server, &report);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, LastInspection> {
@@ -71,7 +78,7 @@ impl Fitness {
     }
 
     /// Remembers a result; changes are logged.
-    fn record(&self, result: Result<ServerReport, String>) {
+    fn record(&self, result: Result<ServerReport, String>, is_open: bool) {
         let (server, mut last) = (&self.server, self.lock());
         match result {
             Ok(report) => {
@@ -79,9 +86,8 @@ impl Fitness {
                     tracing::info!(%server, "the Redis server is fit to hold jobs again");
                 }
                 let before = last.report.replace(report.clone());
-                if before.is_none_or(|before| before.durability != report.durability) {
-                    tracing::info!(%server, durability = report.durability, "durability of the Redis server");
-                    warn_without_durability(server, &report);
+                if is_open && before.is_none_or(|before| before.durability != report.durability) {
+                    log_durability(server, &report);
                 }
             }
             Err(why) => {
@@ -94,7 +100,8 @@ impl Fitness {
     }
 }
 
-fn warn_without_durability(server: &str, report: &ServerReport) {
+fn log_durability(server: &str, report: &ServerReport) {
+    tracing::info!(%server, durability = report.durability, "durability of the Redis server");
     if report.durability.starts_with("none") {
         tracing::warn!(
             server,
