@@ -17,12 +17,16 @@ use crate::{
 pub struct HealthCheck {
     shards: Arc<Shards>,
     results: ShardHealth,
-    memory: MemoryHealth,
+    memory: PartHealth,
 }
 
 impl HealthCheck {
     pub fn new(shards: Arc<Shards>) -> Self {
-        Self { shards, results: ShardHealth::default(), memory: MemoryHealth::default() }
+        Self {
+            shards,
+            results: ShardHealth::default(),
+            memory: PartHealth::new("memory", "Redis has memory for adds again"),
+        }
     }
 
     /// Asks every shard once, without retries, whether it accepts writes. The store works while one of them does:
@@ -44,24 +48,18 @@ impl HealthCheck {
         let full = results.iter().filter(|result| matches!(result, Ok(1))).count();
         // A server that did not answer may be full as before.
         if full > 0 || results.iter().all(Result::is_ok) {
-            self.memory.record(full, all, now_us);
+            self.memory.record(full_memory(full, all), now_us);
         }
         let mut failures: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
-        let failed = failures.len();
-        match failures.pop() {
-            Some(why) if failed < all => {
-                self.results.record_some_failed(failed, all, &why, now_us);
-                Ok(())
-            }
-            Some(why) => {
-                self.results.record_all_failed();
-                Err(why)
-            }
-            None => {
-                self.results.record_all_work(now_us);
-                Ok(())
-            }
+        if failures.len() == all {
+            self.results.record_all_failed();
+            return Err(failures.pop().expect("there is at least one group of shards"));
         }
+        match failures.last() {
+            Some(why) => self.results.record_some_failed(failures.len(), all, why, now_us),
+            None => self.results.record_all_work(now_us),
+        }
+        Ok(())
     }
 
     /// The outage of some of the shards, and that the memory is full, if it is so.
@@ -93,44 +91,52 @@ impl HealthCheck {
     }
 }
 
-/// Whether the memory was full at the last check.
-#[derive(Debug, Default)]
-struct MemoryHealth {
-    full: Mutex<Option<Degraded>>,
+/// What the memory refuses, if it is full on this many of `all` groups of shards.
+fn full_memory(full: usize, all: usize) -> Option<String> {
+    match full {
+        0 => None,
+        _ if full == all => {
+            Some("Redis has reached its maxmemory: adds, patches and settings are refused".to_owned())
+        }
+        _ => Some(format!(
+            "the servers of {full} of {all} shards in Redis have reached their maxmemory: adds and patches there are \
+             refused"
+        )),
+    }
+}
+
+/// What is wrong with a part of the store while the rest works, as of the last check.
+#[derive(Debug)]
+struct PartHealth {
+    part: &'static str,
+    /// What is logged once the part works again.
+    works_again: &'static str,
+    fault: Mutex<Option<Degraded>>,
     log: FailureLog,
 }
 
-impl MemoryHealth {
+impl PartHealth {
+    fn new(part: &'static str, works_again: &'static str) -> Self {
+        Self { part, works_again, fault: Mutex::default(), log: FailureLog::default() }
+    }
+
     fn degraded(&self) -> Option<Degraded> {
         self.lock().clone()
     }
 
-    /// Of `all` groups of shards this many are on servers whose memory is full.
-    fn record(&self, full: usize, all: usize, now_us: i64) {
-        let detail = match full {
-            0 => {
-                if let Some(lasted) = self.log.succeeded(now_us) {
-                    tracing::info!(after = ?lasted, "Redis has memory for adds again");
-                }
-                *self.lock() = None;
-                return;
+    fn record(&self, fault: Option<String>, now_us: i64) {
+        if let Some(detail) = &fault {
+            if self.log.failed(now_us) {
+                tracing::error!("{detail}");
             }
-            _ if full == all => {
-                "Redis has reached its maxmemory: adds, patches and settings are refused".to_owned()
-            }
-            _ => format!(
-                "the servers of {full} of {all} shards in Redis have reached their maxmemory: adds and patches there \
-                 are refused"
-            ),
-        };
-        if self.log.failed(now_us) {
-            tracing::error!("{detail}");
+        } else if let Some(lasted) = self.log.succeeded(now_us) {
+            tracing::info!(after = ?lasted, "{}", self.works_again);
         }
-        *self.lock() = Some(Degraded { part: "memory", detail, is_unready: false });
+        *self.lock() = fault.map(|detail| Degraded { part: self.part, detail, is_unready: false });
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Degraded>> {
-        self.full.lock().expect("no code panics while it holds the result")
+        self.fault.lock().expect("no code panics while it holds the result")
     }
 }
 
@@ -196,16 +202,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_memory_is_reported_until_there_is_room_again() {
-        let memory = MemoryHealth::default();
-        memory.record(5, 16, 1);
+    fn a_part_is_reported_until_it_works_again() {
+        let memory = PartHealth::new("memory", "there is room again");
+        memory.record(full_memory(5, 16), 1);
         let degraded = memory.degraded().expect("some are full");
-        assert_eq!(degraded.part, "memory");
+        assert_eq!((degraded.part, degraded.is_unready), ("memory", false));
         assert!(degraded.detail.contains("5 of 16 shards"), "{}", degraded.detail);
-        memory.record(1, 1, 2);
-        assert!(memory.degraded().expect("it is full").detail.starts_with("Redis has reached its maxmemory"));
-        memory.record(0, 1, 3);
+        memory.record(full_memory(0, 16), 2);
         assert_eq!(memory.degraded(), None);
+    }
+
+    #[test]
+    fn what_is_full_is_named() {
+        assert_eq!(full_memory(0, 1), None);
+        assert!(full_memory(1, 1).expect("is full").starts_with("Redis has reached its maxmemory"));
     }
 
     #[test]
