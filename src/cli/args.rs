@@ -1,6 +1,7 @@
 //! The command line as clap parses it. Values of settings are not checked here: a flag is one more source of settings,
 //! so that its faults are listed with all others.
 
+mod store;
 #[cfg(test)]
 mod tests;
 
@@ -8,6 +9,9 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 use clap_complete::Shell;
+
+pub(super) use store::StoreCommand;
+use store::{AcceptArgs, StoreArgs};
 
 use super::{
     add::AddArgs,
@@ -204,23 +208,6 @@ pub(super) struct BackupArgs {
     directory: DirectoryFlag,
 }
 
-/// The commands of `linger store`.
-#[derive(Debug, Subcommand)]
-pub(super) enum StoreCommand {
-    /// Set the embedded engine's clock back to that of this machine, after it went by a clock that was far ahead
-    #[command(after_help = help::ACCEPT_CLOCK)]
-    AcceptClock(StoreArgs),
-}
-
-/// Arguments of the commands of `linger store`.
-#[derive(Debug, Args)]
-pub(super) struct StoreArgs {
-    #[command(flatten)]
-    file: FileFlag,
-    #[command(flatten)]
-    directory: DirectoryFlag,
-}
-
 /// Arguments of `linger export`.
 #[derive(Debug, Args)]
 pub(super) struct ExportArgs {
@@ -287,6 +274,7 @@ impl Command {
                 Settings { file: file.clone(), listen: listen.clone(), ..Settings::default() }
             }
             Self::Verify(VerifyArgs { file, directory, engine, .. })
+            | Self::Store(StoreCommand::Accept(AcceptArgs { file, directory, engine }))
             | Self::Export(ExportArgs { file, directory, engine, .. })
             | Self::Import(ImportArgs { file, directory, engine, .. })
             | Self::Move(MoveArgs { file, directory, engine, .. }) => {

@@ -191,6 +191,14 @@ Examples:
   linger verify --data-dir /var/lib/linger
   linger backup FILE && linger verify FILE";
 
+pub(super) const STORE_ACCEPT: &str = "\
+Linger refuses all calls about the jobs of a Redis, or of a server of a Cluster, that was emptied or replaced. If the data \
+can come back, bring it back instead: the servers go on by themselves. This command makes what Redis stores now their \
+store; jobs that are there stay. The servers that run use it within a second.
+
+Example:
+  linger store accept --redis-url redis://10.0.0.5:6379";
+
 pub(super) const BACKUP: &str = "\
 The copy contains every change that was acknowledged before the command began. FILE must not exist. It appears only when \
 the copy is complete and on disk, and only its owner can read it. For Redis use its own backups.

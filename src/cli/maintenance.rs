@@ -21,6 +21,11 @@ pub(super) fn verify(config: &Config) -> ExitCode {
     report(in_time("verify", || server::verify(config)))
 }
 
+/// Accepts a store that was emptied or replaced.
+pub(super) fn accept_store(config: &Config) -> ExitCode {
+    server::accept_store(config).map_or_else(|error| fail(&error), |done| print(&done))
+}
+
 /// Verifies a backup.
 pub(super) fn verify_backup(file: &Path) -> ExitCode {
     report(in_time("verify", || server::verify_backup(file)))

@@ -88,6 +88,11 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
                 maintenance::verify(&loaded.config)
             }),
         },
+        Command::Store(StoreCommand::Accept(_)) => {
+            with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
+                maintenance::accept_store(&loaded.config)
+            })
+        }
         Command::Backup(arguments) => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
             maintenance::backup(&loaded.config, &arguments.backup)
         }),

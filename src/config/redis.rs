@@ -82,6 +82,8 @@ pub struct RedisSettings {
     pub start_timeout: Duration,
     /// How long an operation is retried, with the same arguments, before it fails.
     pub retry_for: Duration,
+    /// Whether the loss of a Redis that was emptied or replaced is accepted at once, not only once an operator does.
+    pub accept_empty: bool,
     /// How long a server of a Cluster may owe a reply before the jobs of the other servers no longer wait for it.
     pub prompt_timeout: Duration,
     /// How long a connection may owe a reply before it counts as dead and is replaced.
@@ -149,6 +151,7 @@ impl RedisSettings {
             command_timeout: reader.duration("redis.command_timeout", 10 * MILLISECOND, MINUTE),
             start_timeout: reader.duration("redis.start_timeout", Duration::ZERO, 60 * MINUTE),
             retry_for: reader.duration("redis.retry_for", Duration::ZERO, 5 * MINUTE),
+            accept_empty: reader.flag("redis.accept_empty"),
             prompt_timeout: reader.duration("redis.prompt_timeout", MILLISECOND, MINUTE),
             unresponsive_timeout: reader.duration("redis.unresponsive_timeout", 10 * MILLISECOND, 5 * MINUTE),
             reconnect_min: reader.duration("redis.reconnect_min_delay", MILLISECOND, MINUTE),

@@ -8,8 +8,15 @@ use std::{
 
 /// Codes of refusals that load or strangers cause, not a fault of the server; and the code of an unavailable store, which
 /// is logged once where it is noticed.
-const EXPECTED_CODES: [&str; 6] =
-    ["overloaded", "too_many_waiting", "store_full", "draining", "unauthorized", "store_unavailable"];
+const EXPECTED_CODES: [&str; 7] = [
+    "overloaded",
+    "too_many_waiting",
+    "store_full",
+    "store_replaced",
+    "draining",
+    "unauthorized",
+    "store_unavailable",
+];
 
 const SECOND_US: i64 = 1_000_000;
 

@@ -20,6 +20,7 @@ pub struct EngineMetrics {
     clock_steps: Counter,
     clock_step_seconds: Gauge<f64, AtomicU64>,
     log_bytes: Gauge<u64, AtomicU64>,
+    replaced: Gauge<u64, AtomicU64>,
 }
 
 impl EngineMetrics {
@@ -55,7 +56,13 @@ impl EngineMetrics {
             "Size of the write-ahead log of the embedded engine",
             log_bytes.clone(),
         );
-        Self { syncs, set_aside, clock_steps, clock_step_seconds, log_bytes }
+        let replaced = Gauge::default();
+        registry.register(
+            "linger_store_replaced",
+            "1 while the store, or a part of it, was emptied or replaced by another one",
+            replaced.clone(),
+        );
+        Self { syncs, set_aside, clock_steps, clock_step_seconds, log_bytes, replaced }
     }
 
     /// Records that a group of changes was made durable in `took`.
@@ -66,6 +73,11 @@ impl EngineMetrics {
     /// Counts `entries` broken entries that were set aside.
     pub fn set_aside(&self, entries: u64) {
         self.set_aside.inc_by(entries);
+    }
+
+    /// Sets whether the store was emptied or replaced.
+    pub fn set_replaced(&self, is_replaced: bool) {
+        self.replaced.set(is_replaced.into());
     }
 
     /// Sets the size of the write-ahead log.

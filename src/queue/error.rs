@@ -136,6 +136,12 @@ pub enum Error {
         /// The same for operators.
         cause: String,
     },
+    /// The store is another one than this process has used, or was emptied; nothing happened.
+    #[error(
+        "the store was emptied or replaced, so that jobs are missing; send this again once its data is back, or the loss \
+         is confirmed (`linger store accept`)"
+    )]
+    Replaced,
     /// The store is full; nothing happened.
     #[error("the store is full; finish or delete jobs, or give it more room")]
     Full(String),
@@ -194,6 +200,7 @@ impl Error {
             Self::Unavailable(_) | Self::Refused { .. } | Self::Damaged(_) | Self::Stopped(_) => {
                 "store_unavailable"
             }
+            Self::Replaced => "store_replaced",
             Self::Full(_) => "store_full",
             Self::NotDurable(_) => "not_durable",
         }
@@ -205,6 +212,7 @@ impl From<store::Error> for Error {
         match error {
             store::Error::Unavailable(why) => Self::Unavailable(why),
             store::Error::Refused { reason, cause } => Self::Refused { reason, cause },
+            store::Error::Replaced => Self::Replaced,
             store::Error::Full(why) => Self::Full(why),
             store::Error::NotDurable(why) => Self::NotDurable(why),
             store::Error::Damaged(why) => Self::Damaged(why),

@@ -149,7 +149,8 @@ impl Timer {
                     tracing::info!("due jobs are promoted again");
                 }
             }
-            // An unavailable store is logged by `health`.
+            // An unavailable store is logged by `health`, which may notice only later that it was replaced.
+            Some(store::Error::Replaced) => {}
             Some(_) if health.failure().is_some() => {}
             Some(error) => {
                 if log.failed(now_us) {

@@ -20,6 +20,7 @@ use crate::{
     store::{
         Listener, Move, Store, Verified,
         embedded::{self, Inspection, OpenError},
+        redis,
     },
 };
 
@@ -66,6 +67,30 @@ pub fn verify(config: &Config) -> Result<VerifyReport, MaintenanceError> {
             .map_err(|error| MaintenanceError::Failed(format!("cannot start: {error}")))?
             .block_on(verify_connected(config)),
     }
+}
+
+/// Makes what Redis stores now the store of the servers that miss theirs, because Redis was emptied or replaced. Returns
+/// what was done.
+///
+/// # Errors
+/// Why it is unchanged; it may be repeated.
+pub fn accept_store(config: &Config) -> Result<String, MaintenanceError> {
+    if config.engine == EngineKind::Embedded {
+        return Err(MaintenanceError::Refused(
+            "the embedded engine has nothing to accept: at its start it refuses files that do not belong together"
+                .to_owned(),
+        ));
+    }
+    let accept = redis::accept(config.redis.clone(), Metrics::new().engine);
+    let runtime = runtime::Runtime::new()
+        .map_err(|error| MaintenanceError::Failed(format!("cannot start: {error}")))?;
+    let accepted = runtime.block_on(accept).map_err(|error| MaintenanceError::Failed(error.to_string()))?;
+    let outcome = if accepted {
+        "accepted; the servers that missed their store use it within a second"
+    } else {
+        "nothing to accept; no server misses its store"
+    };
+    Ok(format!("{}: {outcome}\n", wiring::engine(config)))
 }
 
 /// Verifies a backup of the embedded engine.

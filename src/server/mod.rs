@@ -28,8 +28,8 @@ use crate::{
     telemetry::{self, Logging},
 };
 pub use maintenance::{
-    MaintenanceError, VerifyReport, accept_clock, backup, backup_to, restore, restore_from, verify,
-    verify_backup,
+    MaintenanceError, VerifyReport, accept_clock, accept_store, backup, backup_to, restore, restore_from,
+    verify, verify_backup,
 };
 pub use outcome::{RunOutcome, StartError};
 use reload::Reload;

@@ -15,6 +15,12 @@ pub enum Error {
         /// The same for operators.
         cause: String,
     },
+    /// The store is another one than this process has used, or was emptied. The change did not happen.
+    #[error(
+        "the store was emptied or replaced, so that jobs are missing; bring its data back, or confirm the loss with \
+         `linger store accept`"
+    )]
+    Replaced,
     /// There is no space for more. The change did not happen; finish and delete still work.
     #[error("the store is full: {0}")]
     Full(String),
@@ -39,6 +45,6 @@ impl Error {
     /// Whether the store does nothing at present, and may do it later.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Refused { .. })
+        matches!(self, Self::Unavailable(_) | Self::Refused { .. } | Self::Replaced)
     }
 }

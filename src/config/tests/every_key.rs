@@ -60,6 +60,7 @@ connect_timeout = "6s"
 command_timeout = "7s"
 start_timeout = "108s"
 retry_for = "109s"
+accept_empty = true
 prompt_timeout = "8s"
 unresponsive_timeout = "110s"
 reconnect_min_delay = "9s"
@@ -229,6 +230,7 @@ fn every_key_is_found_where_it_belongs() {
             command_timeout: secs(7),
             start_timeout: secs(108),
             retry_for: secs(109),
+            accept_empty: true,
             prompt_timeout: secs(8),
             unresponsive_timeout: secs(110),
             reconnect_min: secs(9),

@@ -18,7 +18,9 @@ impl From<Error> for Problem {
             Error::BodyTooLarge { limit, got } | Error::BatchTooLarge { limit, got } => {
                 fields.extension = ExtensionMember::Limit { limit, got };
             }
-            Error::TooManyWaiting { .. } | Error::Busy { .. } => fields.retry_after_s = Some(1),
+            Error::TooManyWaiting { .. } | Error::Busy { .. } | Error::Replaced => {
+                fields.retry_after_s = Some(1)
+            }
             // Long enough for a restart, or for a load balancer to choose another server.
             Error::Draining => fields.retry_after_s = Some(5),
             Error::Unavailable(cause)
@@ -86,6 +88,7 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::Draining
         | Error::Unavailable(_)
         | Error::Refused { .. }
+        | Error::Replaced
         | Error::NotDurable(_)
         | Error::Damaged(_)
         | Error::Stopped(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -107,7 +110,7 @@ mod tests {
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 29] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 30] {
         let cause = || "cause".to_owned();
         let ended = Ended { how: EndKind::Finished, at: Timestamp::from_millis(0), by: None };
         let ended = Error::JobEnded(ended);
@@ -138,6 +141,7 @@ mod tests {
             (Error::Draining, 503, Some("5")),
             (Error::Unavailable(cause()), 503, Some("1")),
             (Error::Refused { reason: cause(), cause: cause() }, 503, Some("1")),
+            (Error::Replaced, 503, Some("1")),
             (Error::Full(cause()), 507, None),
             (Error::NotDurable(cause()), 503, Some("1")),
             (Error::Damaged(cause()), 503, Some("1")),

@@ -6,7 +6,7 @@
 //! | `{p:k}:jobs` | HASH of id to record (`codec/record.rs`) |
 //! | `{p:k}:due` | ZSET of delayed ids by due time |
 //! | `{p:k}:leases` | ZSET of reserved ids by the end of their TTR |
-//! | `{p:k}:counts` | HASH of `d` `v` `x` (delayed, reserved, dead) and topic, or `r` (ready) and outlet, to a count; `#` counts announcements; `!` is reserved for the fence that stops changes while a shard is moved to other servers |
+//! | `{p:k}:counts` | HASH of `d` `v` `x` (delayed, reserved, dead) and topic, or `r` (ready) and outlet, to a count; `#` counts announcements; `!` is the mark of the store, or the fence that stops changes while a shard is moved to other servers |
 //! | `{p:k}:replay` | HASH of replay slot to the sequence number and reply of its last call |
 //! | `{p:k}:dead_by_time` | ZSET of dead ids by moment of death |
 //! | `{p:k}:broken` | HASH of broken records that were set aside |
@@ -14,7 +14,7 @@
 //! | `{p:k}:ready:<outlet>` | LIST of generation, moment and id |
 //! | `{p:k}:dead:<topic>` | ZSET of dead ids by moment of death |
 //! | `{p:k}:mark` | written before a `WAIT`, so that it covers everything before it |
-//! | `{p}:meta` | HASH of format, number of shards and the seed of host numbers |
+//! | `{p}:meta` | HASH of format, number of shards, the seed of host numbers, and what tells this store from others (`scripts/get_layout.lua`) |
 //! | `{p}:notices` | HASH of `o` (operation), `s` (request to stop one), `p` (process) or `w` (somebody looks at figures) and an id, to the moment when it was written in six bytes and a text |
 //! | `{p}:rate_limits` | HASH of topic to the moment, in microseconds, when its next call is free |
 //! | `{p}:settings` | HASH of topic to its settings and pause (`codec/settings.rs`); `#` is the version |
@@ -111,10 +111,11 @@ pub fn channels(prefix: &str) -> [Str; 2] {
 pub struct Keys {
     prefix: String,
     shards: Vec<ShardKeys>,
+    pub meta: Key,
     pub settings: Key,
     pub rate_limits: Key,
     pub notices: Key,
-    /// The slot of the settings.
+    /// The slot of the layout and the settings.
     pub slot: u16,
     /// Like [`ShardKeys::mark`], in the slot of the settings.
     pub mark: Key,
@@ -128,6 +129,7 @@ impl Keys {
         Self {
             prefix: prefix.to_owned(),
             shards: (0..shards).map(|shard| ShardKeys::new(prefix, shard)).collect(),
+            meta: meta(prefix).0,
             settings: format!("{{{prefix}}}:settings").into(),
             rate_limits: format!("{{{prefix}}}:rate_limits").into(),
             notices: format!("{{{prefix}}}:notices").into(),

@@ -1,7 +1,10 @@
 //! The layout of the keys under a prefix: its format, and the number of shards that jobs are spread over. The first
 //! process decides it. All others must use the same, or they would not find the jobs. Opens no connection.
 
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, MutexGuard, OnceLock},
+};
 
 use super::options;
 
@@ -12,17 +15,30 @@ pub const FORMAT: &str = "2";
 const SHARDS: u16 = 4;
 const SHARDS_IN_CLUSTER: u16 = 16;
 
-/// What clients do not know, so that they cannot choose a host's number.
+/// What clients do not know, so that they cannot choose a host's number. Random for each store, so it also identifies it.
 pub type HostSeed = [u8; 16];
+
+/// The mark of the store with this seed and number of shards, which each shard has in place of a fence
+/// (`scripts/record.lua`): as long as the number of a fence, and no number.
+pub fn mark(seed: &HostSeed, shards: u16) -> String {
+    format!("x{shards:03x}{:012x}", u128::from_be_bytes(*seed) >> 80)
+}
+
+/// The number of shards of the store with this mark.
+pub fn marked_shards(mark: &str) -> Option<u16> {
+    u16::from_str_radix(mark.strip_prefix('x')?.get(..3)?, 16).ok()
+}
 
 /// The layout that this process uses, and whether the servers still hold the same.
 #[derive(Debug, Default)]
 pub struct LayoutState {
     shards: OnceLock<u16>,
-    /// The stored seed of host numbers. Other processes may store another one after a loss of all data.
+    /// The stored seed of host numbers; another one once a loss of the store was accepted.
     host_seed: Mutex<HostSeed>,
     /// How the stored layout differs from the one in use, if it does.
     mismatch: Mutex<Option<String>>,
+    /// The slots whose keys were emptied or are those of another store.
+    lost: Mutex<BTreeSet<u16>>,
 }
 
 impl LayoutState {
@@ -44,6 +60,33 @@ impl LayoutState {
     /// Sets the seed of host numbers to the stored one.
     pub fn set_host_seed(&self, seed: HostSeed) {
         *self.lock_seed() = seed;
+    }
+
+    /// The mark of the store that this process uses.
+    pub fn mark(&self) -> String {
+        mark(&self.host_seed(), self.shards().unwrap_or_default())
+    }
+
+    /// Remembers whether the keys of a slot were emptied or are those of another store.
+    pub fn set_lost(&self, slot: u16, is_lost: bool) {
+        let mut lost = self.lock_lost();
+        if is_lost {
+            lost.insert(slot);
+        } else {
+            lost.remove(&slot);
+        }
+    }
+
+    pub fn is_lost(&self, slot: u16) -> bool {
+        self.lock_lost().contains(&slot)
+    }
+
+    pub fn any_lost(&self) -> bool {
+        !self.lock_lost().is_empty()
+    }
+
+    fn lock_lost(&self) -> MutexGuard<'_, BTreeSet<u16>> {
+        self.lost.lock().expect("no code panics while it holds the slots")
     }
 
     fn lock_seed(&self) -> MutexGuard<'_, HostSeed> {
@@ -120,6 +163,15 @@ pub fn accept(format: &str, stored: &str, configured: Option<u16>) -> Result<u16
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mark_is_as_long_as_a_number_and_none() {
+        let mark = mark(&[0x9f; 16], 256);
+        assert_eq!(mark, "x1009f9f9f9f9f9f");
+        assert_eq!(mark.len(), 16);
+        assert_eq!(marked_shards(&mark), Some(256));
+        assert_eq!(marked_shards("0000000000000007 m"), None, "the fence of a move");
+    }
 
     #[test]
     fn the_stored_layout_is_used_unless_it_cannot_be() {

@@ -25,7 +25,7 @@ pub use connection::connect_error::ConnectError;
 pub use engine::Redis;
 #[cfg(any(test, fuzzing))]
 pub(crate) use fuzzing::fuzz_record;
-pub use open::{OpenMode, connect, connect_with_tls, open_offline};
+pub use open::{OpenMode, accept, connect, connect_with_tls, open_offline};
 pub use options::{Credentials, Mode, Node, Options, Secret};
 pub use time::TimeSource;
 pub use tls::RedisTls;

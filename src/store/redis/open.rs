@@ -79,6 +79,26 @@ async fn read_tls(options: &Options) -> Result<Option<RedisTls>, ConnectError> {
     })
 }
 
+/// Makes what is stored now the store of the processes that miss theirs, because it was emptied or replaced. Returns false
+/// if there is nothing to accept.
+///
+/// # Errors
+/// [`ConnectError`], after which this may be repeated.
+pub async fn accept(options: Options, metrics: EngineMetrics) -> Result<bool, ConnectError> {
+    let tls = read_tls(&options).await?;
+    let context = EngineContext::new(options, tls, metrics);
+    let closing = context.closing.clone();
+    let accepted = async {
+        let client = open_client(context).await?;
+        let accepted = stored_layout::accept_stored(&client).await;
+        client.router.close().await;
+        accepted
+    };
+    let accepted = Box::pin(accepted).await;
+    closing.cancel();
+    accepted
+}
+
 async fn open(
     context: EngineContext,
     time: TimeSource,
@@ -120,9 +140,7 @@ async fn open_shards(
     mode: Option<OpenMode>,
 ) -> Result<Arc<Shards>, ConnectError> {
     let options = context.options.clone();
-    let router = Router::open(context.clone()).await?;
-    let loaded = ScriptClient::load(context.clone(), router).await;
-    let client = loaded.map_err(|error| ConnectError::from_client_error(&options.address(), &error))?;
+    let client = open_client(context.clone()).await?;
     let is_of_move = matches!(mode, Some(OpenMode::Source | OpenMode::Target));
     let shards = match mode {
         None | Some(OpenMode::Target) => {
@@ -144,4 +162,11 @@ async fn open_shards(
         permissions::test_shards(&client, &keys).await?;
     }
     Ok(Shards::new(client, keys, time, is_of_move))
+}
+
+async fn open_client(context: EngineContext) -> Result<ScriptClient, ConnectError> {
+    let address = context.options.address();
+    let router = Router::open(context.clone()).await?;
+    let loaded = ScriptClient::load(context, router).await;
+    loaded.map_err(|error| ConnectError::from_client_error(&address, &error))
 }

@@ -3,6 +3,7 @@
 mod command_line;
 mod crash;
 mod data_dir;
+mod emptied_redis;
 mod given_up;
 mod log;
 mod readme;

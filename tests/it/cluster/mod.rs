@@ -4,6 +4,7 @@
 //! `LINGER_PROVE_SLOTS` sets how often a slot moves under load, `LINGER_PROVE_FAILOVERS` the number of failovers of each
 //! kind.
 
+mod emptied;
 mod failovers;
 mod hung;
 mod slots;

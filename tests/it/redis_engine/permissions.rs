@@ -178,6 +178,8 @@ async fn a_key_of_a_wrong_type_leaves_no_partial_effects() {
     let options = Options { shards: Some(1), ..Options::new(&server.url()) };
     let process = Process::start(&options).await;
     let raw = Raw::connect(&server.url()).await;
+    let counts = "{linger:0}:counts";
+    let mark = raw.send(&["HGET", counts, "!"]).await.as_string().expect("the shard has a mark");
     for key in
         ["jobs", "due", "leases", "counts", "replay", "dead_by_time", "timeline", "ready:case", "dead:case"]
     {
@@ -199,12 +201,16 @@ async fn a_key_of_a_wrong_type_leaves_no_partial_effects() {
                 let faults = process.store.verify().await.expect("verifies").faults;
                 assert!(faults.is_empty(), "{step:?} with a wrong {key}: {faults:?}");
             }
-            // The layout stays, because the sweep would write it again.
+            // The layout and the mark stay, or the store would count as emptied.
             let keys = raw.send(&["KEYS", "*"]).await.into_array();
             let keys = keys.into_iter().map(|key| key.as_string().expect("a name"));
-            let keys: Vec<String> = keys.filter(|key| key != "{linger}:meta").collect();
-            let delete = ["DEL"].into_iter().chain(keys.iter().map(String::as_str));
-            raw.send(&delete.collect::<Vec<_>>()).await;
+            let keys: Vec<String> = keys.filter(|key| key != "{linger}:meta" && key != counts).collect();
+            let delete = "for _, key in ipairs(KEYS) do redis.call('DEL', key) end \
+                          return redis.call('HSET', KEYS[1], '!', ARGV[1])";
+            let number = (keys.len() + 1).to_string();
+            let command =
+                ["EVAL", delete, &number, counts].into_iter().chain(keys.iter().map(String::as_str));
+            raw.send(&command.chain([mark.as_str()]).collect::<Vec<_>>()).await;
         }
     }
 }

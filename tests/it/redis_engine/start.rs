@@ -3,9 +3,12 @@
 use std::{io::Write, net::TcpListener};
 
 use futures_util::future::join_all;
-use linger::store::{
-    Degraded, Deleted, Error, Finished,
-    redis::{ConnectError, Options},
+use linger::{
+    metrics::Metrics,
+    store::{
+        Degraded, Deleted, Error, Finished,
+        redis::{self, ConnectError, Options},
+    },
 };
 
 use super::{
@@ -103,26 +106,40 @@ async fn one_server_is_first_used_with_four_shards() {
     assert_eq!(stored_shards(&Raw::connect(&shared().url()).await, &options).await, SHARDS.to_string());
 }
 
-/// After a server has lost its data, running processes and new ones must use the same number of shards.
+/// The jobs are there, and a process that starts cannot tell over how many shards they are spread.
 #[tokio::test]
-async fn a_lost_number_of_shards_is_stored_again_by_a_running_process() {
+async fn a_layout_that_is_lost_is_refused_until_it_is_accepted() {
     let options = options();
     let raw = Raw::connect(&shared().url()).await;
     let first = Process::start(&Options { shards: Some(8), ..options.clone() }).await;
+    first.store().add(vec![job("a")]).await.expect("adds");
     let meta = format!("{{{}}}:meta", options.prefix);
     let seed = raw.send(&["HGET", &meta, "seed"]).await.into_bytes();
     assert_eq!(seed.as_ref().map(|seed| seed.len()), Some(16));
     raw.send(&["DEL", &meta]).await;
     let time_limit = TimeLimit::new();
-    while raw.send(&["HLEN", &meta]).await.as_i64() != Some(3) {
-        time_limit.check(|| "it is not written again".to_owned());
+    while !matches!(first.store().check().await, Err(Error::Replaced)) {
+        time_limit.check(|| "it is not noticed".to_owned());
+        time_limit.pause().await;
+    }
+    assert!(matches!(first.store().get(ALL, &id("a")).await, Err(Error::Replaced)));
+    let error = refusal(&options).await;
+    assert!(matches!(error, ConnectError::Replaced { .. }) && error.is_transient(), "{error}");
+    let accept = async || redis::accept(options.clone(), Metrics::new().engine).await.expect("accepts");
+    while !accept().await {
+        time_limit.check(|| "the process does not miss it".to_owned());
         time_limit.pause().await;
     }
     assert_eq!(stored_shards(&raw, &options).await, "8");
-    assert_eq!(raw.send(&["HGET", &meta, "seed"]).await.into_bytes(), seed, "hosts keep their numbers");
+    let again = raw.send(&["HGET", &meta, "seed"]).await.into_bytes();
+    assert!(again.is_some() && again != seed, "another store, because the old one may come back");
+    while first.store().check().await.is_err() {
+        time_limit.check(|| "it is not used".to_owned());
+        time_limit.pause().await;
+    }
     let second = Process::with_clock_of(&first, &options).await;
-    first.store().add(vec![job("a")]).await.expect("adds");
     assert!(second.store().get(ALL, &id("a")).await.expect("gets").is_some());
+    assert!(!accept().await, "there is nothing left to accept");
 }
 
 #[tokio::test]

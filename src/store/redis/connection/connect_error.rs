@@ -46,6 +46,15 @@ pub enum ConnectError {
     /// A file of TLS cannot be used.
     #[error("{0}")]
     Files(String),
+    /// The servers are empty, or some of them, and were not before.
+    #[error(
+        "Redis at {at} was emptied or replaced, so that jobs are missing; bring its data back, or confirm the loss with \
+         `linger store accept`"
+    )]
+    Replaced {
+        /// Its address.
+        at: String,
+    },
     /// A move forbids to use the store, or there is none to move.
     #[error("Redis at {at}: {why}")]
     Forbidden {
@@ -68,6 +77,7 @@ impl ConnectError {
             | CallFault::UnknownScript
             | CallFault::Moved
             | CallFault::Late
+            | CallFault::Emptied
             | CallFault::Ask(_) => Self::Unreachable { at, why },
         }
     }
@@ -85,6 +95,7 @@ impl ConnectError {
         let (at, why) = (at.to_owned(), error.to_string());
         match error {
             Error::Damaged(_) | Error::Stopped(_) => Self::Refused { at, why },
+            Error::Replaced => Self::Replaced { at },
             Error::Unavailable(_) | Error::Refused { .. } | Error::Full(_) | Error::NotDurable(_) => {
                 Self::Unreachable { at, why }
             }
@@ -95,7 +106,7 @@ impl ConnectError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unreachable { .. } => true,
+            Self::Unreachable { .. } | Self::Replaced { .. } => true,
             Self::Refused { .. }
             | Self::Unfit { .. }
             | Self::Layout { .. }

@@ -27,6 +27,8 @@ pub enum CallFault {
     Ask(Server),
     /// The call arrived after its deadline and had no effect.
     Late,
+    /// The shard is empty and lacks the mark of its store; the call had no effect.
+    Emptied,
     /// Keys or records are not what this engine wrote.
     Damaged(String),
 }
@@ -51,6 +53,7 @@ impl CallFault {
             "OOM" => return Self::OutOfMemory("Redis has reached its maxmemory".to_owned()),
             "MOVED" => return Self::Moved,
             "LATE" => return Self::Late,
+            "EMPTIED" => return Self::Emptied,
             "ASK" => return parse_ask(text),
             "READONLY" => return Self::Demoted("the server is a replica".to_owned()),
             "WRONGTYPE" => return Self::Damaged(text.to_owned()),
@@ -96,6 +99,7 @@ impl CallFault {
             Self::OutOfMemory(why) => Error::Full(why),
             Self::UnknownScript => Error::Unavailable("the server keeps forgetting its scripts".to_owned()),
             Self::Moved | Self::Ask(_) => Error::Unavailable("the slot keeps moving".to_owned()),
+            Self::Emptied => Error::Replaced,
             Self::Late => Error::Unavailable("the call reached Redis too late".to_owned()),
             Self::Damaged(why) => Error::Damaged(why),
         }
@@ -206,6 +210,7 @@ mod tests {
         let script = "ERR The user executing the script can't run this command or subcommand script";
         assert!(matches!(classified(ErrorKind::Unknown, script), CallFault::Refused(_)));
         assert_eq!(classified(ErrorKind::Unknown, "LATE the call arrived"), CallFault::Late);
+        assert_eq!(classified(ErrorKind::Unknown, "EMPTIED what was stored here"), CallFault::Emptied);
         assert!(matches!(
             classified(ErrorKind::InvalidArgument, "WRONGTYPE Operation"),
             CallFault::Damaged(_)

@@ -4,13 +4,14 @@
 
 use std::sync::{Mutex, MutexGuard};
 
+use bytes::Bytes;
 use fred::{clients::Client, error::Error as FredError, interfaces::HashesInterface};
 
 use super::{
     error::CallFault,
     inspect::{self, ServerReport, Unusable, unfit_error},
 };
-use crate::store::redis::{context::EngineContext, keys, layout, options::Options};
+use crate::store::redis::{context::EngineContext, keys, layout};
 
 /// The result of the last inspection of one server.
 #[derive(Debug)]
@@ -54,7 +55,7 @@ impl Fitness {
         let result = match inspect::inspect(client, &context.options).await {
             Ok(report) => {
                 let mismatch = match context.layout.shards() {
-                    Some(shards) => layout_mismatch(client, &context.options, shards).await,
+                    Some(shards) => layout_mismatch(client, context, shards).await,
                     None => Ok(None),
                 };
                 mismatch.map_err(Unusable::Unreachable)?.map_or(Ok(report), Err)
@@ -115,19 +116,26 @@ fn log_durability(server: &str, report: &ServerReport) {
 /// address now belongs to another server. A server that stores nothing, or not this slot, does not differ.
 async fn layout_mismatch(
     client: &Client,
-    options: &Options,
+    context: &EngineContext,
     shards: u16,
 ) -> Result<Option<String>, FredError> {
-    let (meta, _) = keys::meta(&options.prefix);
-    let stored: Vec<Option<String>> = match client.hmget(meta, vec!["format", "shards"]).await {
+    let (meta, slot) = keys::meta(&context.options.prefix);
+    let stored: Vec<Option<Bytes>> = match client.hmget(meta, vec!["format", "shards", "seed"]).await {
         Ok(stored) => stored,
         Err(error) if matches!(CallFault::classify(&error), CallFault::Moved | CallFault::Ask(_)) => {
             return Ok(None);
         }
         Err(error) => return Err(error),
     };
+    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     Ok(match &stored[..] {
-        [Some(format), Some(number)] => layout::difference(format, number, shards),
+        [Some(format), Some(number), seed] => {
+            if seed.as_ref().is_some_and(|seed| seed[..] != context.layout.host_seed()) {
+                // No call may change another store until the sweep has read whether it is accepted.
+                context.layout.set_lost(slot, true);
+            }
+            layout::difference(&text(format), &text(number), shards)
+        }
         _ => None,
     })
 }

@@ -21,7 +21,7 @@ use crate::{
         redis::{
             context::EngineContext,
             options::Options,
-            scripts::{Script, Scripts},
+            scripts::Scripts,
             time::{between, micros},
         },
     },
@@ -80,7 +80,7 @@ impl ScriptClient {
     }
 
     async fn retry(&self, call: ScriptCall) -> Result<ScriptReply> {
-        self.check_layout(call.script)?;
+        self.check_layout(&call)?;
         let (clock, timeout) = (&self.context.clock, self.reply_timeout(&call));
         let retry_for = call.retry_for.unwrap_or(self.context.options.retry_for);
         let started_us = call.started_us.unwrap_or_else(|| clock.now_micros());
@@ -116,7 +116,13 @@ impl ScriptClient {
                 Err(error) => CallFault::classify(error),
             };
             retried = true;
-            if matches!(fault, CallFault::Refused(_) | CallFault::OutOfMemory(_) | CallFault::Damaged(_)) {
+            if matches!(
+                fault,
+                CallFault::Refused(_)
+                    | CallFault::OutOfMemory(_)
+                    | CallFault::Emptied
+                    | CallFault::Damaged(_)
+            ) {
                 return Err(self.give_up(&call, fault, effective_until_us).await);
             }
             let node = node.as_ref().ok().map(|(node, _)| node);
@@ -130,14 +136,17 @@ impl ScriptClient {
         }
     }
 
-    /// Refuses all calls, except those about the layout, while another layout is stored.
-    fn check_layout(&self, script: Script) -> Result<()> {
-        match self.context.layout.mismatch() {
-            Some(why) if !matches!(script, Script::GetLayout | Script::InitLayout) => {
-                Err(Error::refused(why))
-            }
-            Some(_) | None => Ok(()),
+    /// Refuses calls to keys of another store, and all calls while another layout is stored, except those that find out.
+    fn check_layout(&self, call: &ScriptCall) -> Result<()> {
+        let layout = &self.context.layout;
+        if call.script.examines_store() {
+            return Ok(());
         }
+        // One server is emptied or replaced as a whole.
+        if layout.any_lost() && (self.router.has_single_primary() || layout.is_lost(call.slot)) {
+            return Err(Error::Replaced);
+        }
+        layout.mismatch().map_or(Ok(()), |why| Err(Error::refused(why)))
     }
 
     /// The server for the next attempt, and whether to send `ASKING`, because it does not hold the slot yet.
@@ -191,7 +200,10 @@ impl ScriptClient {
                 }
                 false
             }
-            CallFault::Refused(_) | CallFault::OutOfMemory(_) | CallFault::Damaged(_) => false,
+            CallFault::Refused(_)
+            | CallFault::OutOfMemory(_)
+            | CallFault::Emptied
+            | CallFault::Damaged(_) => false,
         }
     }
 

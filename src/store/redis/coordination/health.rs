@@ -18,6 +18,7 @@ pub struct HealthCheck {
     shards: Arc<Shards>,
     results: ShardHealth,
     memory: PartHealth,
+    replaced: PartHealth,
 }
 
 impl HealthCheck {
@@ -26,6 +27,7 @@ impl HealthCheck {
             shards,
             results: ShardHealth::default(),
             memory: PartHealth::new("memory", "Redis has memory for adds again"),
+            replaced: PartHealth::new("replaced", "no part of Redis is missing any more"),
         }
     }
 
@@ -50,11 +52,17 @@ impl HealthCheck {
         if full > 0 || results.iter().all(Result::is_ok) {
             self.memory.record(full_memory(full, all), now_us);
         }
+        let replaced = results.iter().filter(|result| matches!(result, Err(Error::Replaced))).count();
+        let context = self.shards.context();
+        let layout = context.layout.is_lost(self.shards.keys.slot);
+        context.metrics.set_replaced(replaced > 0 || layout);
         let mut failures: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
         if failures.len() == all {
             self.results.record_all_failed();
             return Err(failures.pop().expect("there is at least one group of shards"));
         }
+        self.replaced.record(lost_parts(replaced, layout, all), now_us);
+        failures.retain(|error| !matches!(error, Error::Replaced));
         match failures.last() {
             Some(why) => self.results.record_some_failed(failures.len(), all, why, now_us),
             None => self.results.record_all_work(now_us),
@@ -62,9 +70,12 @@ impl HealthCheck {
         Ok(())
     }
 
-    /// The outage of some of the shards, and that the memory is full, if it is so.
+    /// The outage or loss of some of the shards, and that the memory is full, if it is so.
     pub fn degraded(&self) -> Vec<Degraded> {
-        self.results.degraded().into_iter().chain(self.memory.degraded()).collect()
+        [self.results.degraded(), self.replaced.degraded(), self.memory.degraded()]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     /// The versions of all servers and what they promise, as of the last inspection of each.
@@ -103,6 +114,19 @@ fn full_memory(full: usize, all: usize) -> Option<String> {
              refused"
         )),
     }
+}
+
+/// What was emptied or replaced, if this many of `all` shards were, and perhaps the layout with the settings.
+fn lost_parts(shards: usize, layout: bool, all: usize) -> Option<String> {
+    let what = match (shards, layout) {
+        (0, false) => return None,
+        (0, true) => "the settings of topics".to_owned(),
+        (_, false) => format!("{shards} of {all} shards"),
+        (_, true) => format!("{shards} of {all} shards and the settings of topics"),
+    };
+    Some(format!(
+        "{what} in Redis were emptied or replaced; bring their data back, or confirm the loss with `linger store accept`"
+    ))
 }
 
 /// What is wrong with a part of the store while the rest works, as of the last check.
@@ -213,9 +237,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_full_is_named() {
+    fn what_is_full_or_lost_is_named() {
         assert_eq!(full_memory(0, 1), None);
         assert!(full_memory(1, 1).expect("is full").starts_with("Redis has reached its maxmemory"));
+        assert_eq!(lost_parts(0, false, 16), None);
+        for (shards, layout, what) in [
+            (0, true, "the settings of topics in Redis"),
+            (5, false, "5 of 16 shards in Redis"),
+            (5, true, "5 of 16 shards and the settings of topics in Redis"),
+        ] {
+            let detail = lost_parts(shards, layout, 16).expect("is lost");
+            assert!(detail.starts_with(what), "{detail}");
+        }
     }
 
     #[test]

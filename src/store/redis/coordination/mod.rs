@@ -15,6 +15,7 @@ mod ready_shards;
 mod replay_slots;
 pub mod settings_cache;
 pub mod shards;
+pub mod store_identity;
 pub mod stored_layout;
 pub mod sweep;
 mod unresponsive;

@@ -114,7 +114,7 @@ impl SettingsCache {
     /// As [`read`](Self::read), with the settings as they are stored, or null.
     async fn read_raw(&self, version: String) -> Result<(bool, Value)> {
         let keys = &self.shards.keys;
-        let keys_of_call = vec![keys.settings.clone(), keys.notices.clone()];
+        let keys_of_call = vec![keys.settings.clone(), keys.notices.clone(), keys.meta.clone()];
         let call = ScriptCall::new(Script::GetSettings, keys.slot, keys_of_call, Vec::with_capacity(3))
             .arg(version)
             .arg(self.shards.now_arg())

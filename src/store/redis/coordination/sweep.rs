@@ -1,7 +1,7 @@
 //! The sweep: recovers lost announcements twice a second, so that no ready job waits longer than a second for one. It
 //! also watches the server's clock and the permissions of its user, starts the mending of
 //! shards whose counts do not match their indexes, compacts ready lists with many stale entries, expires the replay
-//! slots of processes that are gone, and stores the layout again if the servers lost it.
+//! slots of processes that are gone, and finds out that the servers were emptied or replaced.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{
     permissions::PermissionMonitor,
     settings_cache::SettingsCache,
     shards::{PendingChange, Shards},
-    stored_layout,
+    store_identity, stored_layout,
 };
 use crate::{
     clock::Clock,
@@ -107,7 +107,7 @@ impl Sweep {
         let log = FailureLog::default();
         let mut wake = self.subscribe();
         while self.next_round(&mut wake).await {
-            let layout = stored_layout::keep_stored(self.shards.client(), self.shards.keys.count());
+            let layout = stored_layout::watch(self.shards.client(), self.shards.keys.count());
             let ((), settings) = tokio::join!(layout, self.settings.refresh());
             self.log_result(&log, settings.as_ref().err());
         }
@@ -206,12 +206,18 @@ impl Sweep {
             let step_ms = step_us / 1_000;
             tracing::warn!(step_ms, "the clock of the Redis server stepped, and due times with it");
         }
-        self.lost_pops.cancel_on(group).await;
-        for (shard, last) in group.iter().zip(last) {
-            let (announced, counts_are_wrong) = (reply.int()?, reply.int()? == 1);
+        let mut all_announced = Vec::with_capacity(group.len());
+        // Before anything that is refused while a shard is missing.
+        for shard in group {
+            let (announced, counts_are_wrong, fence) = (reply.int()?, reply.int()? == 1, reply.bytes()?);
+            store_identity::check_shard(&self.shards, *shard, &fence).await;
             if counts_are_wrong {
                 self.mender.start(*shard);
             }
+            all_announced.push(announced);
+        }
+        self.lost_pops.cancel_on(group).await;
+        for ((shard, last), announced) in group.iter().zip(last).zip(all_announced) {
             self.recover_missed(*shard, last, announced).await?;
         }
         Ok(())

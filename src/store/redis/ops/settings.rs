@@ -121,11 +121,16 @@ impl SettingsWriter {
     /// A call that changes the values of a topic, with the arguments of `scripts/settings.lua`.
     fn change(&self, script: Script, topic: &Topic) -> ScriptCall {
         let keys = &self.shards.keys;
-        ScriptCall::new(script, keys.slot, vec![keys.settings.clone()], Vec::with_capacity(6))
-            .wait_with_mark(keys.mark.clone())
-            .arg(keys.settings_channel.clone())
-            .arg(topic.as_str())
-            .deadline()
-            .arg(self.shards.process())
+        ScriptCall::new(
+            script,
+            keys.slot,
+            vec![keys.settings.clone(), keys.meta.clone()],
+            Vec::with_capacity(6),
+        )
+        .wait_with_mark(keys.mark.clone())
+        .arg(keys.settings_channel.clone())
+        .arg(topic.as_str())
+        .deadline()
+        .arg(self.shards.process())
     }
 }

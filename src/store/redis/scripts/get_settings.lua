@@ -2,7 +2,7 @@
 -- Returns all topics' settings and pauses, unless the caller has this version, and whether somebody looks at the figures of
 -- all processes.
 --
--- KEYS  settings, notices
+-- KEYS  settings, notices, meta
 -- ARGV  the version that the caller has, microseconds or '', for how many milliseconds the notice of somebody who looks counts
 -- Reply { 1 if somebody looks or 0, nil or every field and value }
 local attempt = redis.pcall -- notices must not keep settings from being read
@@ -11,5 +11,8 @@ if type(watch) == 'string' and #watch >= 6 then
   local now = clock(ARGV[2])
   if now - unpack('>I6', watch) < tonumber(ARGV[3]) then watched = 1 end
 end
-if call('HGET', KEYS[1], '#') == ARGV[1] then return { watched, false } end
+local version = call('HGET', KEYS[1], '#')
+if version == ARGV[1] then return { watched, false } end
+-- The caller keeps what it has: on a Cluster it may still add jobs, which need the settings of their topic.
+if not version and (tonumber(ARGV[1]) or 0) > 0 and not call('HGET', KEYS[3], 'seed') then return refuse_emptied() end
 return { watched, call('HGETALL', KEYS[1]) }

@@ -131,7 +131,8 @@ end
 local function refuse_late() return redis.error_reply('LATE the call arrived after its latest moment') end
 
 -- The number of the run that set or removed a fence last, in 16 digits, and after a blank the origin that alone may change
--- what is stored here, or nothing if all may. Without a fence, 0 and nothing.
+-- what is stored here, or nothing if all may. Without a fence, 0 and nothing: then a shard has the mark of its store, which
+-- begins with an x, in its place.
 local function read_fence(fence)
   if not fence then return 0, '' end
   return tonumber(sub(fence, 1, 16)) or 0, sub(fence, 18)
@@ -145,3 +146,10 @@ local function refuse_fenced(fence, origin)
     return redis.error_reply('FENCED these jobs are moved to another store')
   end
 end
+
+-- The refusal of a change where all was emptied: it would go on as if nothing had been there.
+local function refuse_emptied() return redis.error_reply('EMPTIED what was stored here was emptied or replaced') end
+
+-- Whether a shard has neither a mark of its store, nor a fence, nor jobs. Each shard gets its mark before its first job, so
+-- this one was emptied.
+local function is_emptied(fence, jobs) return not fence and call('HLEN', jobs) == 0 end

@@ -1,11 +1,12 @@
 -- Prelude of the scripts that change what is set for a topic: tagged values, as the attributes of a record
 -- (`job/topic_values.rs`). All values that a script is not about are kept, also those of a later version.
 --
--- KEYS  settings
+-- KEYS  settings, meta
 -- ARGV  channel, topic, deadline by this server's clock, origin, then from ARGV[5] the script's own arguments
 local _, _, _, server = clock('')
 if server > tonumber(ARGV[3]) then return refuse_late() end
 local refused = denied() or refuse_fenced(call('HGET', KEYS[1], '!'), ARGV[4])
+  or (not call('HGET', KEYS[2], 'seed') and refuse_emptied() or nil)
 if refused then return refused end
 local version = tonumber(call('HGET', KEYS[1], '#') or 0) or 0
 

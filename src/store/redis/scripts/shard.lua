@@ -34,7 +34,11 @@ if ARGV[5] ~= '' then
 end
 local IS_LATE = SERVER_MICROS > tonumber(ARGV[2])
 if IS_LATE and not REPLAY then return refuse_late() end
-local refused = denied() or (not REPLAY and refuse_fenced(call('HGET', COUNTS, '!'), ORIGIN) or nil)
+local refused = denied()
+if not refused and not REPLAY then
+  local fence = call('HGET', COUNTS, '!')
+  refused = is_emptied(fence, JOBS) and refuse_emptied() or refuse_fenced(fence, ORIGIN)
+end
 if refused then return refused end
 
 -- Nothing may fail after the first write, because the server does not roll a script back. So each script reads every key

@@ -4,7 +4,8 @@
 -- KEYS  per shard its counts, jobs, due jobs, leases, dead letters by time, broken records and timeline
 -- ARGV  the channels, '1' to compare the counts with the indexes
 -- Reply { seconds, microseconds of this server's clock, the permissions that the user lacks, per shard the number of
---         its announcements, and 1 when its counts do not match its indexes }
+--         its announcements, 1 when its counts do not match its indexes, and its fence or the mark of its store, '?' if it
+--         has none of them but jobs, '' if it is empty }
 local COUNTS_LIMIT, BROKEN_LIMIT = 20000, 10000
 -- A key of a wrong type in one shard must not hide the status of the others.
 local attempt = redis.pcall
@@ -45,5 +46,8 @@ for i = 1, #KEYS, 7 do
   -- Without its table, `unpack` is that of records.
   local wrong = ARGV[3] == '1' and counts_are_wrong(_G.unpack(KEYS, i, i + 6))
   reply[#reply + 1] = wrong and 1 or 0
+  local fence = attempt('HGET', KEYS[i], '!')
+  if not fence then fence = size('HLEN', KEYS[i + 1]) == 0 and '' or '?' end
+  reply[#reply + 1] = type(fence) == 'string' and fence or '0'
 end
 return reply
