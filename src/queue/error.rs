@@ -114,10 +114,18 @@ pub enum Error {
         limit: usize,
     },
     /// As many bulk operations run as may at the same time; nothing happened.
-    #[error("{limit} bulk operations run already; wait for one to end, or stop one")]
+    #[error(
+        "{limit} {}{} run already; wait for one to end, or stop one",
+        if *is_dry_run { "dry runs" } else { "bulk operations" },
+        if *of_caller { " of this caller" } else { "" }
+    )]
     TooManyOperations {
-        /// Most operations at once.
+        /// Most at once.
         limit: usize,
+        /// Whether the limit is that of dry runs, which are counted apart.
+        is_dry_run: bool,
+        /// Whether it is that of one caller.
+        of_caller: bool,
     },
     /// No bulk operation has this id.
     #[error("no bulk operation has this id; the latest 64 are kept")]

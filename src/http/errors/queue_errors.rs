@@ -136,7 +136,7 @@ mod tests {
             (Error::BatchTooLarge { limit: 1, got: 2 }, 413, None),
             (Error::TooManyWaiting { limit: 1 }, 503, Some("1")),
             (Error::Busy { limit: 1 }, 503, Some("1")),
-            (Error::TooManyOperations { limit: 4 }, 409, None),
+            (Error::TooManyOperations { limit: 4, is_dry_run: false, of_caller: true }, 409, None),
             (Error::OperationNotFound, 404, None),
             (Error::Draining, 503, Some("5")),
             (Error::Unavailable(cause()), 503, Some("1")),

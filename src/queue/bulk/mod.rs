@@ -38,8 +38,10 @@ use crate::{
     store::{NoticeKind, Store},
 };
 
-/// Most operations at once, over all processes. Two that start at the same moment at different processes may exceed it.
-const MAX_RUNNING: usize = 4;
+/// Most operations at once of one caller, and of all, over all processes: a caller can take half of the places. Dry runs have
+/// as many places of their own. Operations that start at the same moment at different processes may exceed both.
+const MAX_OF_CALLER: usize = 4;
+const MAX_RUNNING: usize = 2 * MAX_OF_CALLER;
 /// How many operations are kept, those that run included.
 const MAX_KEPT: usize = 64;
 /// How long the caller of a dry run waits for its end.
@@ -101,7 +103,7 @@ impl Operations {
         if let Some(known) = others.iter().find(|known| Some(&known.view.id) == request.id.as_ref()) {
             return Ok(known.view.clone());
         }
-        self.check_room(others.iter().filter(|known| known.is_running()).count())?;
+        self.check_room(&request, &others)?;
         let operation = Arc::new(Operation::new(request, self.clock.wall_now(), self.shutdown.child_token()));
         let reporter = self.reporter(&operation);
         if operation.request.is_dry_run() {
@@ -160,14 +162,25 @@ impl Operations {
         }
     }
 
-    /// Refuses one more operation while too many run, of which `elsewhere` are those of other processes.
-    fn check_room(&self, elsewhere: usize) -> Result<()> {
+    /// Refuses one more operation while too many of its kind run: real ones, or dry runs.
+    fn check_room(&self, request: &BulkRequest, others: &[KnownOperation]) -> Result<()> {
         if self.shutdown.is_cancelled() {
             return Err(Error::Draining);
         }
-        let running = self.lock().iter().filter(|operation| operation.is_running()).count();
-        if running + elsewhere >= MAX_RUNNING {
-            return Err(Error::TooManyOperations { limit: MAX_RUNNING });
+        let own = self.lock();
+        let own = own.iter().filter(|operation| operation.is_running()).map(|operation| &operation.request);
+        let others = others.iter().filter(|known| known.is_running()).map(|known| &known.view.request);
+        let (mut running, mut of_caller) = (0, 0);
+        for other in own.chain(others).filter(|other| other.is_dry_run() == request.is_dry_run()) {
+            running += 1;
+            of_caller += usize::from(other.by == request.by);
+        }
+        let is_dry_run = request.is_dry_run();
+        if of_caller >= MAX_OF_CALLER {
+            return Err(Error::TooManyOperations { limit: MAX_OF_CALLER, is_dry_run, of_caller: true });
+        }
+        if running >= MAX_RUNNING {
+            return Err(Error::TooManyOperations { limit: MAX_RUNNING, is_dry_run, of_caller: false });
         }
         Ok(())
     }

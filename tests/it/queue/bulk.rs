@@ -1,6 +1,6 @@
 //! Bulk operations of several processes on one store: each knows those of the others, and can stop them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use linger::{
     clock::{Clock, ManualClock},
@@ -9,7 +9,7 @@ use linger::{
     queue::{
         BulkAction, BulkRequest, Error, JobFilter, Limits, OperationState, OperationView, Queue, StoreEvents,
     },
-    store::{AddJob, Store},
+    store::{AddJob, NoticeContent, NoticeKind, Store},
 };
 
 use crate::harness::{
@@ -43,6 +43,10 @@ impl Process {
 
     async fn start(&self, request: BulkRequest) -> OperationView {
         self.queue.start_operation(request).await.expect("starts")
+    }
+
+    async fn refusal(&self, request: BulkRequest) -> Option<Error> {
+        self.queue.start_operation(request).await.err()
     }
 
     async fn find(&self, id: &OperationId) -> OperationView {
@@ -96,6 +100,16 @@ impl Processes {
         (started, hung)
     }
 
+    /// Starts an operation at the first process, whose lists hang, and lets the time pass for which the caller of a dry run
+    /// waits.
+    async fn start_behind(&self, hung: &HungCalls, request: BulkRequest) {
+        let (queue, before) = (self.one.queue.clone(), hung.hung_calls());
+        let started = tokio::spawn(async move { queue.start_operation(request).await });
+        until(|| hung.hung_calls() > before).await;
+        self.clock.advance(Duration::from_millis(100));
+        bounded("an answer", started).await.expect("no panic").expect("starts");
+    }
+
     /// Advances the clock by whole seconds. The tasks of both processes run in between.
     async fn pass(&self, seconds_to_pass: u64) {
         for _ in 0..seconds_to_pass {
@@ -117,6 +131,14 @@ fn shift(id: &str) -> BulkRequest {
         limit: Some(1_000),
         by: "ops".into(),
     }
+}
+
+fn dry_run(_: &str) -> BulkRequest {
+    BulkRequest { id: None, limit: None, ..shift("dry-run") }
+}
+
+fn too_many(limit: usize, is_dry_run: bool, of_caller: bool) -> Option<Error> {
+    Some(Error::TooManyOperations { limit, is_dry_run, of_caller })
 }
 
 fn operation_id(text: &str) -> OperationId {
@@ -185,13 +207,8 @@ async fn the_wait_for_the_end_of_an_operation_elsewhere_is_bounded() {
 #[tokio::test]
 async fn a_stop_request_is_for_the_operation_that_was_seen() {
     let processes = Processes::with_jobs(150).await;
-    let request = linger::store::NoticeContent::new("1234").expect("is short");
-    processes
-        .store
-        .notices()
-        .put(linger::store::NoticeKind::StopRequest, "a", request)
-        .await
-        .expect("writes");
+    let (notices, request) = (processes.store.notices(), NoticeContent::new("1234").expect("is short"));
+    notices.put(NoticeKind::StopRequest, "a", request).await.expect("writes");
     let (started, hung) = processes.start_hanging(shift("a")).await;
     processes.pass(3).await;
     hung.release();
@@ -202,8 +219,7 @@ async fn a_stop_request_is_for_the_operation_that_was_seen() {
     let ended = processes.two.wait_for(&started.id, ended).await;
     assert_eq!(ended.progress.state, OperationState::Done, "the request was for an earlier operation");
     processes.pass(1).await;
-    let requests =
-        processes.store.notices().list(linger::store::NoticeKind::StopRequest).await.expect("reads");
+    let requests = notices.list(NoticeKind::StopRequest).await.expect("reads");
     assert_eq!(requests, [], "the owner deletes it");
 }
 
@@ -253,14 +269,13 @@ async fn two_requests_with_one_id_at_one_process_start_one_operation() {
 }
 
 #[tokio::test]
-async fn few_operations_run_over_all_processes() {
+async fn few_operations_of_a_caller_run_over_all_processes() {
     let processes = Processes::with_jobs(1).await;
     let (_first, hung) = processes.start_hanging(shift("a-0")).await;
     for n in 1..4 {
         processes.one.start(shift(&format!("a-{n}"))).await;
     }
-    let fifth = processes.two.queue.start_operation(shift("b")).await;
-    assert_eq!(fifth.err(), Some(Error::TooManyOperations { limit: 4 }));
+    assert_eq!(processes.two.refusal(shift("b")).await, too_many(4, false, true));
     let known = processes.two.start(shift("a-2")).await;
     assert_eq!(known.progress.state, OperationState::Running);
     hung.release();
@@ -269,6 +284,29 @@ async fn few_operations_run_over_all_processes() {
         processes.two.wait_for(&operation_id(&format!("a-{n}")), done).await;
     }
     processes.two.start(shift("b")).await;
+}
+
+#[tokio::test]
+async fn a_caller_that_repeats_operations_does_not_lock_others_out() {
+    let processes = Processes::with_jobs(1).await;
+    // Every operation hangs in its first step, so that each repetition takes another place until one is refused.
+    let hung = processes.one.store.hang_lists();
+    for request in [shift as fn(&str) -> BulkRequest, dry_run] {
+        let is_dry_run = request("a").is_dry_run();
+        let of =
+            |by: &str, n: usize| BulkRequest { by: by.into(), ..request(&format!("{by}-{is_dry_run}-{n}")) };
+        for n in 0..4 {
+            processes.start_behind(&hung, of("greedy", n)).await;
+        }
+        let refused = too_many(4, is_dry_run, true);
+        assert_eq!(processes.one.refusal(of("greedy", 4)).await, refused);
+        assert_eq!(processes.two.refusal(of("greedy", 4)).await, refused, "over all processes");
+        for n in 0..4 {
+            processes.start_behind(&hung, of("other", n)).await;
+        }
+        assert_eq!(processes.two.refusal(of("third", 0)).await, too_many(8, is_dry_run, false));
+    }
+    hung.release();
 }
 
 #[tokio::test]
