@@ -113,6 +113,12 @@ pub enum Error {
         /// Most callers at once.
         limit: usize,
     },
+    /// For several seconds, as many lists as allowed were searching the jobs of all topics, or for the beginning of an id.
+    #[error("{limit} searches run already; try again in a moment, or list the jobs of one topic")]
+    TooManyScans {
+        /// Most searches at once.
+        limit: usize,
+    },
     /// As many bulk operations run as may at the same time; nothing happened.
     #[error(
         "{limit} {}{} run already; wait for one to end, or stop one",
@@ -201,7 +207,7 @@ impl Error {
             Self::BodyTooLarge { .. } => "body_too_large",
             Self::BatchTooLarge { .. } => "batch_too_large",
             Self::TooManyWaiting { .. } => "too_many_waiting",
-            Self::Busy { .. } => "busy",
+            Self::Busy { .. } | Self::TooManyScans { .. } => "busy",
             Self::TooManyOperations { .. } => "too_many_operations",
             Self::OperationNotFound => "operation_not_found",
             Self::Draining => "draining",

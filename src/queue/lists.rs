@@ -51,7 +51,7 @@ impl Queue {
     /// Lists jobs as [`Store::list`](crate::store::Store::list) does. Few callers do so at the same time.
     ///
     /// # Errors
-    /// [`Error::Busy`](super::Error::Busy), or the store's.
+    /// [`Error::Busy`](super::Error::Busy), [`Error::TooManyScans`](super::Error::TooManyScans), or the store's.
     pub async fn list(
         &self,
         filter: &JobFilter,
@@ -59,7 +59,8 @@ impl Queue {
         after: Option<&ListPosition>,
         limit: usize,
     ) -> Result<JobPage> {
-        let _permit = self.read_permits.acquire().await?;
+        let permits = if filter.is_scan() { &self.scan_permits } else { &*self.read_permits };
+        let _permit = permits.acquire().await?;
         Ok(self.store.list(filter, order, after, limit).await?)
     }
 

@@ -1,4 +1,5 @@
-//! How many callers may read large parts of the store at the same time, so that workers are not delayed.
+//! How many callers may read large parts of the store at the same time, so that workers are not delayed. Scans have permits
+//! apart from those of other lists and of timelines, which therefore do not wait for scans.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,17 +11,27 @@ use crate::clock::Clock;
 /// How long a caller waits until fewer others read.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
+/// Most scans at once. Each goes through thousands of jobs in short steps, and two leave the store most of its time.
+const MAX_SCANS: usize = 2;
+
 /// Permits for those who read much.
 #[derive(Debug)]
 pub(super) struct ReadPermits {
     permits: Semaphore,
-    max: usize,
+    refusal: Error,
     clock: Arc<dyn Clock>,
 }
 
 impl ReadPermits {
-    pub fn new(clock: Arc<dyn Clock>, max: usize) -> Self {
-        Self { permits: Semaphore::new(max), max, clock }
+    /// For `max` callers who look at the queue.
+    pub fn of_looks(clock: Arc<dyn Clock>, max: usize) -> Self {
+        Self { permits: Semaphore::new(max), refusal: Error::Busy { limit: max }, clock }
+    }
+
+    /// For lists that may examine many jobs for each that they find.
+    pub fn of_scans(clock: Arc<dyn Clock>) -> Self {
+        let refusal = Error::TooManyScans { limit: MAX_SCANS };
+        Self { permits: Semaphore::new(MAX_SCANS), refusal, clock }
     }
 
     /// Waits for a permit, but not for long.
@@ -28,7 +39,7 @@ impl ReadPermits {
         tokio::select! {
             biased;
             permit = self.permits.acquire() => Ok(permit.expect("the semaphore is never closed")),
-            () = self.clock.sleep(MAX_WAIT) => Err(Error::Busy { limit: self.max }),
+            () = self.clock.sleep(MAX_WAIT) => Err(self.refusal.clone()),
         }
     }
 }

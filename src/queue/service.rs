@@ -40,6 +40,7 @@ pub struct Queue {
     pub(super) views: Views,
     pub(super) sorted_topics: Arc<SortedTopics>,
     pub(super) read_permits: Arc<ReadPermits>,
+    pub(super) scan_permits: ReadPermits,
     pub(super) operations: Arc<Operations>,
     pub(super) purges: Arc<Purges>,
     pub(super) ended: Arc<EndedJobs>,
@@ -119,7 +120,7 @@ impl Queue {
             runtime: tokio::runtime::Handle::current(),
             tracer: tracer.clone(),
         });
-        let read_permits = Arc::new(ReadPermits::new(clock.clone(), limits.max_looks));
+        let read_permits = Arc::new(ReadPermits::of_looks(clock.clone(), limits.max_looks));
         let sorted_topics = SortedTopics::new(store.clone(), clock.clone(), read_permits.clone());
         let sorted_topics = Arc::new(sorted_topics);
         let ended = Arc::<EndedJobs>::default();
@@ -140,6 +141,7 @@ impl Queue {
             purges: Purges::new(store.clone(), metrics.clone(), tasks.clone()),
             processes: Processes::new(store.clone(), clock.clone(), metrics.recent.clone(), tasks.clone()),
             read_permits,
+            scan_permits: ReadPermits::of_scans(clock.clone()),
             outlet_listener: OnceLock::new(),
             tracer,
             ended,

@@ -31,6 +31,13 @@ impl JobFilter {
         Self { state, topic: None, from: None, to: None, id_prefix: None, reason_prefix: None }
     }
 
+    /// Whether a list may examine very many jobs for each that it finds: no index has a part of an id or of a reason, and
+    /// there may be very many topics.
+    #[must_use]
+    pub fn is_scan(&self) -> bool {
+        self.topic.is_none() || self.id_prefix.is_some() || self.reason_prefix.is_some()
+    }
+
     /// Whether `job` passes every condition.
     #[must_use]
     pub fn matches(&self, job: &Job) -> bool {

@@ -18,8 +18,11 @@ impl From<Error> for Problem {
             Error::BodyTooLarge { limit, got } | Error::BatchTooLarge { limit, got } => {
                 fields.extension = ExtensionMember::Limit { limit, got };
             }
-            Error::TooManyWaiting { .. } | Error::Busy { .. } | Error::Replaced => {
-                fields.retry_after_s = Some(1)
+            Error::TooManyWaiting { .. }
+            | Error::Busy { .. }
+            | Error::TooManyScans { .. }
+            | Error::Replaced => {
+                fields.retry_after_s = Some(1);
             }
             // Long enough for a restart, or for a load balancer to choose another server.
             Error::Draining => fields.retry_after_s = Some(5),
@@ -85,6 +88,7 @@ fn status_of(error: &Error) -> StatusCode {
         }
         Error::TooManyWaiting { .. }
         | Error::Busy { .. }
+        | Error::TooManyScans { .. }
         | Error::Draining
         | Error::Unavailable(_)
         | Error::Refused { .. }
@@ -110,7 +114,7 @@ mod tests {
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 30] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 31] {
         let cause = || "cause".to_owned();
         let ended = Ended { how: EndKind::Finished, at: Timestamp::from_millis(0), by: None };
         let ended = Error::JobEnded(ended);
@@ -136,6 +140,7 @@ mod tests {
             (Error::BatchTooLarge { limit: 1, got: 2 }, 413, None),
             (Error::TooManyWaiting { limit: 1 }, 503, Some("1")),
             (Error::Busy { limit: 1 }, 503, Some("1")),
+            (Error::TooManyScans { limit: 2 }, 503, Some("1")),
             (Error::TooManyOperations { limit: 4, is_dry_run: false, of_caller: true }, 409, None),
             (Error::OperationNotFound, 404, None),
             (Error::Draining, 503, Some("5")),

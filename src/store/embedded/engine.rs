@@ -3,6 +3,7 @@
 //! Reads go through the writer too, because only memory knows the state of a job: there they see every acknowledged
 //! change, and writes need no lock.
 
+mod list;
 mod moving;
 mod stop;
 
@@ -46,9 +47,6 @@ use crate::{
         Result, Span, Store, StoreSpace, Timeline, TopicConfig, TopicRecord, TopicStats, Verified, Wait,
     },
 };
-
-/// Topics read in one operation.
-const MAX_TOPICS_A_PAGE: usize = 1_000;
 
 /// The embedded engine; made by [`open`](super::open).
 #[derive(Debug)]
@@ -271,18 +269,15 @@ impl Store for EmbeddedStore {
         limit: usize,
     ) -> Result<Vec<(Topic, TopicStats)>> {
         let (mut found, mut after) = (Vec::new(), after.cloned());
-        while found.len() < limit {
-            let (from, slice) = (after.take(), MAX_TOPICS_A_PAGE.min(limit - found.len()));
-            let scope = scope.clone();
-            let page = self.run(move |txn| Ok(ops::topics(txn, &scope, from.as_ref(), slice))).await?;
-            let is_last = page.len() < slice;
-            after = page.last().map(|(topic, _)| topic.clone());
-            found.extend(page);
-            if is_last {
-                break;
+        loop {
+            let (scope, from, left) = (scope.clone(), after.take(), limit - found.len());
+            let page = self.run(move |txn| Ok(ops::topics(txn, &scope, from.as_ref(), left))).await?;
+            found.extend(page.topics);
+            after = page.next;
+            if after.is_none() || found.len() >= limit {
+                return Ok(found);
             }
         }
-        Ok(found)
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
@@ -302,14 +297,7 @@ impl Store for EmbeddedStore {
         after: Option<&ListPosition>,
         limit: usize,
     ) -> Result<JobPage> {
-        let mut page = JobPage { jobs: Vec::new(), next: after.cloned(), examined: 0 };
-        loop {
-            let (filter, after, left) = (filter.clone(), page.next.take(), limit - page.jobs.len());
-            let step = self.run(move |txn| ops::list(txn, &filter, order, after.as_ref(), left)).await?;
-            if page.extend(step, limit) {
-                return Ok(page);
-            }
-        }
+        self.list_in_steps(filter, order, after, limit).await
     }
 
     async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {

@@ -22,12 +22,12 @@ use super::{
         allow::RateLimiter,
         change::{Patcher, Requeuer},
         change_seen::Changer,
+        counts::CountsReader,
         delete::Deleter,
         finish::Finisher,
         gone_delay::GoneDelay,
         hold::HolderSteps,
         list::JobLister,
-        list_ready::ReadyLister,
         moving::MoveWriter,
         notices::SharedNotices,
         promote::Promoter,
@@ -46,7 +46,7 @@ use super::{
 use crate::{
     job::{
         Actor, CallRate, Callback, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt,
-        SecretId, SigningKey, State, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        SecretId, SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
     },
     store::{
         AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo,
@@ -79,7 +79,6 @@ pub struct Redis {
     timeline_reader: TimelineReader,
     purger: Purger,
     lister: JobLister,
-    ready_lister: ReadyLister,
     changer: Changer,
     notices: SharedNotices,
     verifier: Verifier,
@@ -119,6 +118,7 @@ impl Redis {
             lost_pops,
             canceller: canceller.clone(),
         };
+        let counts = CountsReader::new(shards.clone());
         let redis = Self {
             canceller,
             health: HealthCheck::new(shards.clone()),
@@ -131,11 +131,10 @@ impl Redis {
             patcher: Patcher::new(single_job),
             promoter: Promoter::new(shards.clone(), notifier.clone()),
             settings_writer: SettingsWriter::new(shards.clone(), notifier.clone(), settings.clone()),
-            topic_reader: TopicReader::new(shards.clone(), settings.clone()),
+            topic_reader: TopicReader::new(shards.clone(), settings.clone(), counts.clone()),
             timeline_reader: TimelineReader::new(shards.clone()),
             purger: Purger::new(shards.clone()),
-            lister: JobLister::new(shards.clone()),
-            ready_lister: ReadyLister::new(shards.clone()),
+            lister: JobLister::new(shards.clone(), counts),
             changer,
             notices: SharedNotices::new(shards.clone()),
             verifier: Verifier::new(shards.clone(), settings.clone()),
@@ -344,12 +343,7 @@ impl Store for Redis {
         after: Option<&ListPosition>,
         limit: usize,
     ) -> Result<JobPage> {
-        match filter.state {
-            State::Ready => self.ready_lister.list(filter, order, after, limit).await,
-            State::Delayed | State::Reserved | State::Dead => {
-                self.lister.list(filter, order, after, limit).await
-            }
-        }
+        self.lister.list(filter, order, after, limit).await
     }
 
     async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {

@@ -18,6 +18,7 @@ on_every_engine!(
     the_longest_overdue_topics_come_first,
     viewers_share_a_reading_for_two_seconds,
     few_viewers_read_all_topics_at_the_same_time,
+    searches_wait_for_each_other_and_for_nothing_else,
     invalid_queries_are_refused,
     invalid_cursors_and_limits_are_refused,
 );
@@ -167,7 +168,7 @@ async fn few_viewers_read_all_topics_at_the_same_time(engine: Engine) {
     let hung = api.store.hang_lists();
     let other = tokio::spawn({
         let api = api.clone();
-        async move { api.get("/jobs").await }
+        async move { api.get("/jobs?topic=a").await }
     });
     api.until(|| hung.hung_calls() == 1).await;
     let sorted = tokio::spawn({
@@ -179,6 +180,30 @@ async fn few_viewers_read_all_topics_at_the_same_time(engine: Engine) {
     hung.release();
     other.await.expect("is answered").expect(200);
     assert_eq!(listed(&api, "sort=dead").await, ["a"]);
+}
+
+async fn searches_wait_for_each_other_and_for_nothing_else(engine: Engine) {
+    let api = Api::new(engine).await;
+    fill(&api, "a", [0, 1, 0]).await;
+    let hung = api.store.hang_lists();
+    let get = |path: &'static str| {
+        let api = api.clone();
+        tokio::spawn(async move { api.get(path).await })
+    };
+    let searches = [get("/jobs"), get("/jobs?topic=a&id_prefix=zzzz")];
+    api.until(|| hung.hung_calls() == 2).await;
+    let of_topic = get("/jobs?topic=a");
+    api.until(|| hung.hung_calls() == 3).await;
+    assert_eq!(listed(&api, "prefix=a").await, ["a"]);
+    let third = get("/jobs?state=dead&topic=a&reason_prefix=x");
+    let refused = api.advance_until_answered(seconds(5), third).await;
+    assert_eq!(refused.header("retry-after"), "1");
+    refused.expect_problem(503, "busy");
+    assert_eq!(hung.hung_calls(), 3, "the store was not asked");
+    hung.release();
+    for answer in searches.into_iter().chain([of_topic]) {
+        answer.await.expect("is answered").expect(200);
+    }
 }
 
 async fn invalid_queries_are_refused(engine: Engine) {

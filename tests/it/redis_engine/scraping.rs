@@ -107,6 +107,42 @@ async fn sorted_topics_are_read_once_and_few_of_them_one_by_one() {
 }
 
 #[tokio::test]
+async fn callers_and_the_pages_of_a_list_share_a_reading_of_the_counts() {
+    const TOPICS: usize = 1_000;
+    let server = RedisServer::start();
+    let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
+    let (events, metrics) = (Arc::new(StoreEvents::default()), Metrics::new());
+    let (options, time) = (Options::new(&server.url()), TimeSource::Manual(clock));
+    let store = redis::connect(options, time, events, metrics.engine.clone()).await.expect("connects");
+    fill(&*store, TOPICS, "").await;
+    let raw = Raw::connect(&server.url()).await;
+    let reads = async || calls(&raw, "hgetall").await + calls(&raw, "hscan").await;
+    // Two readings, one of which may have begun before the last caller came, and those of the sweep.
+    let most = 5 * usize::from(SHARDS);
+    let before = reads().await;
+    let lists = (0..16).map(|_| store.topics(ALL, None, 10));
+    for list in futures_util::future::join_all(lists).await {
+        assert_eq!(list.expect("lists").len(), 10);
+    }
+    let shared = reads().await - before;
+    assert!(shared <= most, "{shared} readings of a shard for 16 callers");
+    let (before, mut found, mut after) = (reads().await, 0, None);
+    loop {
+        let page = store.topics(ALL, after.as_ref(), 50).await.expect("lists");
+        found += page.len();
+        after = page.last().map(|(topic, _)| topic.clone());
+        if page.len() < 50 {
+            break;
+        }
+    }
+    let walked = reads().await - before;
+    assert_eq!(found, TOPICS);
+    assert!(walked <= most, "{walked} readings of a shard for 21 pages");
+    add(&*store, AddJob { topic: topic("a"), ..job("new") }).await;
+    assert_eq!(store.topics(ALL, None, 1).await.expect("lists")[0].0, topic("a"), "a first page is not old");
+}
+
+#[tokio::test]
 async fn only_counts_of_the_prefix_leave_the_server() {
     let server = RedisServer::start();
     let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));

@@ -247,6 +247,17 @@ impl Topics {
         std::iter::once(plain).chain(others).map(|ix| (ix, self.get(ix)))
     }
 
+    /// All outlets from `first` on, in order.
+    pub fn outlets_from<'a>(
+        &'a self,
+        first: Option<&'a Outlet>,
+    ) -> impl Iterator<Item = (OutletNumber, &'a OutletState)> {
+        let from = first.map_or(Bound::Unbounded, |first| Bound::Included(first.topic.as_str()));
+        let plain = self.names.range::<str, _>((from, Bound::Unbounded)).map(|(_, plain)| *plain);
+        let outlets = plain.flat_map(|plain| self.outlets_of(plain));
+        outlets.skip_while(move |(_, state)| first.is_some_and(|first| state.outlet < *first))
+    }
+
     /// All outlets of all topics, in order.
     pub fn outlets(&self) -> impl Iterator<Item = (OutletNumber, &OutletState)> {
         self.by_name().flat_map(|(plain, _)| self.outlets_of(plain))

@@ -1,13 +1,18 @@
 //! Lists of jobs, page by page. Memory has the keys of all delayed, ready and reserved jobs in order; dead letters are in
 //! order on disk.
 
-use std::{collections::BTreeMap, fmt, ops::Bound, str::FromStr, time::Duration};
+use std::{
+    fmt,
+    ops::{Bound, Range},
+    str::FromStr,
+    time::Duration,
+};
 
 use bytes::Bytes;
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{Body, State, Timestamp},
+    job::{Body, State, Timestamp, Topic},
     store::{
         JobFilter, JobPage, ListPosition, ListedJob, Order,
         embedded::{
@@ -21,15 +26,18 @@ use crate::{
     },
 };
 
-/// Jobs examined in one step of the writer: about 3 ms. Tests cross many ends of steps.
-const MAX_STEP: usize = if cfg!(test) { 3 } else { 1_000 };
+/// Jobs examined in one step of the writer: about a millisecond. Tests cross many ends of steps.
+pub(crate) const MAX_STEP: usize = if cfg!(test) { 3 } else { 250 };
+
+/// A delayed or ready job, and its outlet when it was found.
+pub(crate) type WaitingKey = (RowKey, OutletNumber);
 
 /// A job whose moment is full has a key that is a little later than its due time.
 const CROWDED: Duration = Duration::from_secs(1);
 
 /// Where a job stands in a list: its moment in milliseconds, and what orders the jobs of one moment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Position {
+pub(super) struct Position {
     moment_ms: i64,
     /// The bits of a key, or the id of a dead letter.
     tie: String,
@@ -57,12 +65,13 @@ impl Position {
     }
 
     /// The key, where keys order the jobs; `None` for a position in another kind of list.
-    fn key(&self) -> Option<RowKey> {
+    pub(super) fn key(&self) -> Option<RowKey> {
         RowKey::from_row(self.tie.parse().ok()?)
     }
 }
 
-/// One step of [`crate::store::Store::list`], of at most [`MAX_STEP`] jobs. Sets aside the broken records that it meets.
+/// One step of [`crate::store::Store::list`] for reserved and dead jobs, of at most [`MAX_STEP`] of them. Sets aside the broken
+/// records that it meets.
 pub(crate) fn list(
     txn: &mut WriteTxn<'_>,
     filter: &JobFilter,
@@ -70,15 +79,49 @@ pub(crate) fn list(
     after: Option<&ListPosition>,
     limit: usize,
 ) -> SqlResult<JobPage> {
-    let after: Option<Position> = after.and_then(|after| after.0.parse().ok());
+    let after = after.and_then(parse_position);
     let after = after.as_ref();
     let candidates = match filter.state {
-        State::Delayed | State::Ready => waiting(txn, filter, order, after),
-        State::Reserved => reserved(txn, filter, order, after),
         State::Dead => dead(txn, filter, order, after)?,
+        State::Delayed | State::Ready | State::Reserved => reserved(txn, filter, order, after),
     };
+    let mut page = examine(txn, filter, &candidates, limit)?;
+    if page.examined == candidates.len() && candidates.len() < MAX_STEP {
+        page.next = None;
+    }
+    Ok(page)
+}
+
+/// The same for delayed and ready jobs, whose keys were found before. Those that moved since are left out.
+pub(crate) fn list_waiting(
+    txn: &mut WriteTxn<'_>,
+    filter: &JobFilter,
+    keys: &[WaitingKey],
+    limit: usize,
+) -> SqlResult<JobPage> {
+    let topics = txn.memory.topics();
+    let waits = |(key, outlet): &WaitingKey| {
+        topics.try_get(*outlet).is_some_and(|outlet| match filter.state {
+            State::Delayed => outlet.delayed.contains(*key),
+            State::Ready | State::Reserved | State::Dead => outlet.ready.contains_key(key),
+        })
+    };
+    let candidates: Vec<Candidate> = keys
+        .iter()
+        .map(|found| (Position::of_key(found.0.slot(), found.0), waits(found).then_some(found.0)))
+        .collect();
+    examine(txn, filter, &candidates, limit)
+}
+
+/// Reads candidates until `limit` of them match. The position of the page is that of the last one.
+fn examine(
+    txn: &mut WriteTxn<'_>,
+    filter: &JobFilter,
+    candidates: &[Candidate],
+    limit: usize,
+) -> SqlResult<JobPage> {
     let (mut page, mut last) = (JobPage { jobs: Vec::new(), next: None, examined: 0 }, None);
-    for (position, key) in &candidates {
+    for (position, key) in candidates {
         if page.jobs.len() == limit {
             break;
         }
@@ -96,24 +139,23 @@ pub(crate) fn list(
             Err(why) => txn.set_aside(key, is_dead, why)?,
         }
     }
-    let is_end = page.examined == candidates.len() && candidates.len() < MAX_STEP;
-    page.next = last.filter(|_| !is_end).map(|position| ListPosition(position.to_string()));
+    page.next = last.map(|position| ListPosition(position.to_string()));
     Ok(page)
 }
 
-/// A position, with the key of its job unless the job belongs to another topic.
+/// The position of this engine's lists in a caller's.
+pub(super) fn parse_position(after: &ListPosition) -> Option<Position> {
+    after.0.parse().ok()
+}
+
+/// A position, with the key of its job unless the job belongs to another topic or has moved.
 type Candidate = (Position, Option<RowKey>);
 
-/// The outlets that the filter allows, the plain ones first.
-fn outlets(memory: &Memory, filter: &JobFilter) -> Vec<OutletNumber> {
+/// The outlets of a topic, the plain one first.
+fn outlets(memory: &Memory, topic: &Topic) -> Vec<OutletNumber> {
     let topics = memory.topics();
-    match &filter.topic {
-        None => topics.outlets().map(|(outlet, _)| outlet).collect(),
-        Some(topic) => {
-            let plain = topics.find_topic(topic.as_str());
-            plain.into_iter().flat_map(|plain| topics.outlets_of(plain)).map(|(outlet, _)| outlet).collect()
-        }
-    }
+    let plain = topics.find_topic(topic.as_str());
+    plain.into_iter().flat_map(|plain| topics.outlets_of(plain)).map(|(outlet, _)| outlet).collect()
 }
 
 /// The bounds of `from..to`, without what `after` has passed.
@@ -129,53 +171,10 @@ fn bounds<T: Ord + Copy>(from: T, to: T, order: Order, after: Option<T>) -> Opti
 
 /// The keys that the filter may allow. It names times of the machine's clock, and keys may be of the store's, so the range
 /// is wide enough for both.
-fn key_range(filter: &JobFilter, wall_ahead_ms: i64) -> (RowKey, RowKey) {
+pub(super) fn key_range(filter: &JobFilter, wall_ahead_ms: i64) -> Range<RowKey> {
     let first = |from: Timestamp| RowKey::first_at(from.min(from.shifted(-wall_ahead_ms)));
     let end = |to: Timestamp| RowKey::first_at(to.max(to.shifted(-wall_ahead_ms)).after(CROWDED));
-    (filter.from.map_or(RowKey::START, first), filter.to.map_or(RowKey::END, end))
-}
-
-/// The next delayed or ready jobs.
-fn waiting(txn: &WriteTxn<'_>, filter: &JobFilter, order: Order, after: Option<&Position>) -> Vec<Candidate> {
-    let (memory, (from, to)) = (&*txn.memory, key_range(filter, txn.wall_ahead_ms));
-    let Some(range) = bounds(from, to, order, after.and_then(Position::key)) else { return Vec::new() };
-    let keys = outlets(memory, filter).into_iter().flat_map(|outlet| {
-        let outlet = memory.topics().get(outlet);
-        let keys: Vec<Box<dyn DoubleEndedIterator<Item = RowKey>>> = match filter.state {
-            State::Delayed => {
-                outlet.delayed.iter().map(|keys| Box::new(keys.range(range).copied()) as _).collect()
-            }
-            _ => vec![Box::new(outlet.ready.range(range).map(|(key, _)| *key))],
-        };
-        keys
-    });
-    let merged = merge(order, keys, MAX_STEP);
-    merged.into_iter().map(|key| (Position::of_key(key.slot(), key), Some(key))).collect()
-}
-
-/// The first `most` keys of several ordered iterators.
-fn merge<I: DoubleEndedIterator<Item = RowKey>>(
-    order: Order,
-    iterators: impl Iterator<Item = I>,
-    most: usize,
-) -> Vec<RowKey> {
-    let advance = |keys: &mut I| match order {
-        Order::Ascending => keys.next(),
-        Order::Descending => keys.next_back(),
-    };
-    let mut heads: BTreeMap<RowKey, I> =
-        iterators.filter_map(|mut keys| Some((advance(&mut keys)?, keys))).collect();
-    let mut found = Vec::new();
-    while found.len() < most {
-        let first = match order {
-            Order::Ascending => heads.pop_first(),
-            Order::Descending => heads.pop_last(),
-        };
-        let Some((key, mut rest)) = first else { break };
-        found.push(key);
-        heads.extend(advance(&mut rest).map(|next| (next, rest)));
-    }
-    found
+    filter.from.map_or(RowKey::START, first)..filter.to.map_or(RowKey::END, end)
 }
 
 /// The next reserved jobs of all topics.
@@ -187,8 +186,8 @@ fn reserved(
 ) -> Vec<Candidate> {
     let memory = &*txn.memory;
     let stored = |moment: Timestamp| moment.shifted(-txn.wall_ahead_ms);
-    let allowed = filter.topic.as_ref().map(|_| {
-        let mut allowed = outlets(memory, filter);
+    let allowed = filter.topic.as_ref().map(|topic| {
+        let mut allowed = outlets(memory, topic);
         allowed.sort_unstable();
         allowed
     });
@@ -217,7 +216,7 @@ fn dead(
 ) -> SqlResult<Vec<Candidate>> {
     let is_ascending = order == Order::Ascending;
     let Some(topic) = &filter.topic else {
-        let (mut from, mut to) = key_range(filter, txn.wall_ahead_ms);
+        let Range { start: mut from, end: mut to } = key_range(filter, txn.wall_ahead_ms);
         match (order, after.and_then(Position::key)) {
             (Order::Ascending, Some(after)) => from = from.max(after.next()),
             (Order::Descending, Some(after)) => to = to.min(after),

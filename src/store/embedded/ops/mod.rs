@@ -3,6 +3,7 @@
 
 mod add;
 mod change;
+mod first_keys;
 mod hold;
 mod list;
 mod promote;
@@ -14,8 +15,9 @@ pub(super) mod write_txn;
 
 pub(super) use add::add;
 pub(super) use change::{change, delete, patch, requeue};
+pub(super) use first_keys::{FirstKeys, Wanted, first_keys};
 pub(super) use hold::{bury, cancel, finish, postpone, release, touch};
-pub(super) use list::list;
+pub(super) use list::{MAX_STEP, list, list_waiting};
 pub(super) use promote::promote;
 pub(super) use purge::purge;
 pub(super) use put::{put, put_topic, replace_topic};

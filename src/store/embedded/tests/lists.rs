@@ -7,13 +7,15 @@ use std::sync::{
 
 use super::fixture::*;
 use crate::{
-    job::{Callback, CallbackUrl, Delay, DueKind, Job, Outlet, State, Timestamp},
+    clock::Clock,
+    job::{Callback, CallbackUrl, Delay, Due, DueKind, Job, Outlet, State, Timestamp, TopicFilter},
     store::{
         AddJob, ChangeJob, Changed, Claim, Error, JobChange, JobFilter, ListPosition, Order, SeenJob, Store,
         Wait,
         embedded::{
             EmbeddedStore,
             memory::{job_index::JobRef, job_state::JobState},
+            ops::{Wanted, first_keys, topics},
             rows::{db::Table, key::RowKey},
         },
     },
@@ -156,6 +158,70 @@ async fn a_list_sets_aside_broken_records_and_goes_on() {
             assert_eq!(get(&store, &format!("{state}-0")).await, None);
         }
     }
+}
+
+/// A step finds keys of two outlets in tests.
+#[tokio::test]
+async fn a_walk_over_many_topics_is_in_order() {
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
+    let start = fixture.clock.now();
+    // The order of the moments is neither that of the topics nor that in which the jobs were added.
+    let moment = |n: usize| 60_000 + u64::try_from(n * 7 % 31).expect("is small");
+    for n in 0..31 {
+        let due = match n % 2 {
+            0 => after(std::time::Duration::from_millis(moment(n))),
+            _ => Due::At(start.after(std::time::Duration::from_millis(moment(n)))),
+        };
+        add(&store, [AddJob { due, topic: topic(&format!("t-{}", n % 6)), ..nth(State::Delayed, n) }]).await;
+    }
+    let mut order: Vec<usize> = (0..31).collect();
+    order.sort_by_key(|n| moment(*n));
+    let ascending: Vec<String> = order.iter().map(|n| format!("delayed-{n}")).collect();
+    let descending: Vec<String> = ascending.iter().rev().cloned().collect();
+    for state in [State::Delayed, State::Ready] {
+        let filter = JobFilter::all(state);
+        for limit in [1, 2, 5, 31, 40] {
+            assert_eq!(walk(&store, &filter, Order::Ascending, limit).await, ascending, "{state} {limit}");
+            assert_eq!(walk(&store, &filter, Order::Descending, limit).await, descending, "{state} {limit}");
+        }
+        let of_topic = JobFilter { topic: Some(topic("t-4")), ..filter.clone() };
+        let expected: Vec<String> =
+            order.iter().filter(|n| *n % 6 == 4).map(|n| format!("delayed-{n}")).collect();
+        assert_eq!(walk(&store, &of_topic, Order::Ascending, 2).await, expected);
+        let none = JobFilter { id_prefix: Some("zzzz".into()), ..filter };
+        let page = store.list(&none, Order::Ascending, None, 5).await.expect("lists");
+        assert_eq!((page.jobs.len(), page.examined, page.next), (0, 31, None), "{state}");
+        fixture.clock.advance(seconds(61));
+        while store.promote(100).await.expect("promotes").more {}
+    }
+}
+
+/// The writer runs other operations between two steps.
+#[tokio::test]
+async fn a_step_of_a_list_visits_few_outlets() {
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
+    for n in 0..9 {
+        add(&store, [AddJob { topic: topic(&format!("t-{n}")), ..nth(State::Ready, 3 * n + 1) }]).await;
+    }
+    let filter = Arc::new(JobFilter::all(State::Ready));
+    let wanted = Wanted { filter, order: Order::Ascending, after: None, most: 9 };
+    let (mut place, mut steps) = (None, Vec::new());
+    loop {
+        let (wanted, from) = (wanted.clone(), place.take());
+        let step = store.run(move |txn| Ok(first_keys(txn, &wanted, from.as_ref(), None))).await;
+        let (keys, next) = step.expect("steps");
+        steps.push(keys.len());
+        place = next;
+        if place.is_none() {
+            break;
+        }
+    }
+    assert!(steps.iter().all(|keys| *keys <= 2) && steps.iter().sum::<usize>() == 9, "{steps:?}");
+    let page = store.run(|txn| Ok(topics(txn, &TopicFilter::ALL, None, 9))).await.expect("steps");
+    assert_eq!((page.topics.len(), page.next), (3, Some(topic("t-2"))));
+    assert_eq!(store.topics(&TopicFilter::ALL, None, 9).await.expect("lists").len(), 9);
 }
 
 #[tokio::test]

@@ -10,14 +10,14 @@ use crate::{
     clock::{Clock, ManualClock},
     job::{Callback, CallbackUrl, Delay, DueKind, HostNumber, JobId, Outlet, Receipt, State, Timestamp},
     store::{
-        AddJob, ChangeJob, Claim, FinishJob, JobChange, JobFilter, Order, Patch, Release, SeenJob,
+        AddJob, ChangeJob, Claim, FinishJob, JobChange, JobFilter, JobPage, Order, Patch, Release, SeenJob,
         TopicConfig,
         embedded::{
             Options,
             disk::disk_space::SpaceGauge,
             memory::{job_index::JobIndex, state::Memory},
             ops::{
-                self,
+                self, FirstKeys, Wanted,
                 write_txn::{CommitEffects, WriteTxn},
             },
             recovery::load::load,
@@ -153,16 +153,37 @@ impl StateMachine {
 
     /// The ids of the jobs in `state`, from a list in small pages.
     fn list(&mut self, state: State, order: Order, limit: usize) -> Vec<JobId> {
-        let (mut found, mut after) = (Vec::new(), None);
+        let (filter, mut found, mut after) = (Arc::new(JobFilter::all(state)), Vec::new(), None);
         loop {
-            let filter = JobFilter::all(state);
-            let page = self.txn(|txn| ops::list(txn, &filter, order, after.as_ref(), limit));
+            let page = match state {
+                State::Delayed | State::Ready => {
+                    let most = limit + 1;
+                    self.list_waiting(&Wanted { filter: filter.clone(), order, after, most }, limit)
+                }
+                State::Reserved | State::Dead => {
+                    self.txn(|txn| ops::list(txn, &filter, order, after.as_ref(), limit))
+                }
+            };
             found.extend(page.jobs.into_iter().map(|listed| listed.job.id));
             after = page.next;
             if after.is_none() {
                 return found;
             }
         }
+    }
+
+    fn list_waiting(&mut self, wanted: &Wanted, limit: usize) -> JobPage {
+        let mut found = FirstKeys::new(wanted);
+        let mut step = self.txn(|txn| Ok(ops::first_keys(txn, wanted, None, None)));
+        while let (keys, Some(place)) = step {
+            found.add(keys);
+            step = self.txn(|txn| Ok(ops::first_keys(txn, wanted, Some(&place), found.bound())));
+        }
+        found.add(step.0);
+        let keys = found.into_sorted();
+        let page = self.txn(|txn| ops::list_waiting(txn, &wanted.filter, &keys, limit));
+        let is_end = page.examined == keys.len() && keys.len() < wanted.most;
+        JobPage { next: page.next.filter(|_| !is_end), ..page }
     }
 
     fn holder_step(&mut self, pick: usize, kind: usize) -> String {
@@ -276,8 +297,7 @@ proptest! {
         while machine.txn(|txn| ops::promote(txn, 100)).more {}
         machine.commit();
         let states = |machine: &mut StateMachine| -> Vec<_> {
-            let jobs = rows(&machine.db).into_values().map(|(name, _)| name);
-            let jobs: Vec<_> = jobs.collect();
+            let jobs: Vec<_> = rows(&machine.db).into_values().map(|(name, _)| name).collect();
             jobs.iter().map(|name| machine.txn(|txn| ops::get(txn, ALL, &id(name)))).collect()
         };
         let before = states(&mut machine);

@@ -39,7 +39,7 @@ const COUNTS_STEP: i64 = 5;
 const COUNTS_SLICE: usize = 1_000;
 
 /// About how many counts one run of a script reads, so that none blocks Redis for long.
-pub const COUNTS_PAGE: i64 = 4_000;
+const COUNTS_PAGE: i64 = 4_000;
 
 /// Counts by field.
 type StoredCounts = HashMap<Bytes, Bytes>;

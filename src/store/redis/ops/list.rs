@@ -1,10 +1,14 @@
-//! Lists of delayed, reserved and dead jobs: those of all shards merged by moment and id.
+//! Lists of jobs. Those of delayed, reserved and dead ones are the lists of all shards merged by moment and id.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use futures_util::future::try_join_all;
 
-use super::list_query::{ListQuery, MAX_RUNS, Position, Run};
+use super::{
+    counts::CountsReader,
+    list_query::{ListQuery, MAX_RUNS, Position, Run},
+    list_ready::ReadyLister,
+};
 use crate::{
     job::State,
     store::{
@@ -13,9 +17,10 @@ use crate::{
     },
 };
 
-/// Lists jobs that an index has in order.
+/// Lists jobs.
 pub struct JobLister {
     shards: Arc<Shards>,
+    ready: ReadyLister,
 }
 
 /// How far a shard has been read.
@@ -29,12 +34,27 @@ struct ShardProgress {
 }
 
 impl JobLister {
-    pub fn new(shards: Arc<Shards>) -> Self {
-        Self { shards }
+    pub fn new(shards: Arc<Shards>, counts: Arc<CountsReader>) -> Self {
+        Self { ready: ReadyLister::new(shards.clone(), counts), shards }
     }
 
-    /// A position is the same for all shards: everything up to it has been examined.
     pub async fn list(
+        &self,
+        filter: &JobFilter,
+        order: Order,
+        after: Option<&ListPosition>,
+        limit: usize,
+    ) -> Result<JobPage> {
+        match filter.state {
+            State::Ready => self.ready.list(filter, order, after, limit).await,
+            State::Delayed | State::Reserved | State::Dead => {
+                self.list_indexed(filter, order, after, limit).await
+            }
+        }
+    }
+
+    /// Lists jobs that an index has in order. A position is the same for all shards: everything up to it has been examined.
+    async fn list_indexed(
         &self,
         filter: &JobFilter,
         order: Order,

@@ -6,11 +6,11 @@ use std::{fmt, sync::Arc};
 use futures_util::future::try_join_all;
 
 use super::{
+    counts::{CountsOfAll, CountsReader, ReadyList},
     list_query::{ListQuery, MAX_RUNS, Position, Run},
-    topics::read_counts,
 };
 use crate::{
-    job::{HostNumber, Outlet, State, Topic},
+    job::{HostNumber, Outlet, Topic},
     store::{
         JobFilter, JobPage, ListPosition, ListedJob, Order, Result, moment_of,
         redis::{
@@ -32,13 +32,7 @@ const MAX_LISTS: usize = 64;
 /// Lists ready jobs.
 pub struct ReadyLister {
     shards: Arc<Shards>,
-}
-
-/// The list of an outlet on a shard.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct ReadyList {
-    shard: Shard,
-    outlet: Outlet,
+    counts: Arc<CountsReader>,
 }
 
 /// An entry of a ready list, and where it was.
@@ -94,8 +88,8 @@ impl ReadyPosition {
 }
 
 impl ReadyLister {
-    pub fn new(shards: Arc<Shards>) -> Self {
-        Self { shards }
+    pub fn new(shards: Arc<Shards>, counts: Arc<CountsReader>) -> Self {
+        Self { shards, counts }
     }
 
     pub async fn list(
@@ -106,32 +100,50 @@ impl ReadyLister {
         limit: usize,
     ) -> Result<JobPage> {
         let query = ListQuery { filter, order };
-        let counts = self.shards.keys.all().map(|shard| self.count(shard, filter.topic.as_ref()));
-        let mut lists = try_join_all(counts).await?.concat();
-        lists.sort_unstable();
-        let ready: u64 = lists.iter().map(|(_, ready)| ready).sum();
-        let lists: Vec<ReadyList> = lists.into_iter().map(|(list, _)| list).collect();
+        let counts = match &filter.topic {
+            Some(topic) => Arc::new(self.counts_of(topic).await?),
+            None => self.counts.read("", after.map(|after| &*after.0)).await?,
+        };
+        let page = self.list_from(query, &counts, after, limit).await?;
+        page.next.iter().for_each(|next| counts.end_page(&next.0));
+        Ok(page)
+    }
+
+    async fn list_from(
+        &self,
+        query: ListQuery<'_>,
+        CountsOfAll { ready_lists, ready, .. }: &CountsOfAll,
+        after: Option<&ListPosition>,
+        limit: usize,
+    ) -> Result<JobPage> {
         let (sorted, walked) = match after.and_then(|after| ReadyPosition::parse(&after.0)) {
             Some(ReadyPosition::Sorted(position)) => (Some(position), None),
             Some(ReadyPosition::Walked(list, entry)) => (None, Some((list, entry))),
             None => (None, None),
         };
         if walked.is_none()
-            && ready <= MAX_SORTED
-            && let Some(page) = self.sort(query, &lists, sorted.as_ref(), limit).await?
+            && *ready <= MAX_SORTED
+            && let Some(page) = self.sort(query, ready_lists, sorted.as_ref(), limit).await?
         {
             return Ok(page);
         }
-        self.walk(query, &lists, walked, limit).await
+        self.walk(query, ready_lists, walked, limit).await
     }
 
-    /// The ready lists of a shard, each with its number of jobs.
-    async fn count(&self, shard: Shard, topic: Option<&Topic>) -> Result<Vec<(ReadyList, u64)>> {
-        let Some(topic) = topic else {
-            let counts = read_counts(&self.shards, shard, "").await?.into_iter();
-            let ready = counts.filter(|(_, state, ready)| *state == State::Ready && *ready > 0);
-            return Ok(ready.map(|(outlet, _, ready)| (ReadyList { shard, outlet }, ready)).collect());
-        };
+    /// The ready lists of one topic.
+    async fn counts_of(&self, topic: &Topic) -> Result<CountsOfAll> {
+        let lists = try_join_all(self.shards.keys.all().map(|shard| self.count(shard, topic))).await?;
+        let mut counts = CountsOfAll::default();
+        for (list, ready) in lists.into_iter().flatten() {
+            counts.ready += ready;
+            counts.ready_lists.push(list);
+        }
+        counts.ready_lists.sort_unstable();
+        Ok(counts)
+    }
+
+    /// The ready lists of a topic on a shard, each with its number of jobs.
+    async fn count(&self, shard: Shard, topic: &Topic) -> Result<Vec<(ReadyList, u64)>> {
         let hosts = (0..=u8::MAX).map(|number| Some(HostNumber(number)));
         let outlets = [None].into_iter().chain(hosts).map(|host| Outlet { topic: topic.clone(), host });
         let outlets: Vec<Outlet> = outlets.collect();

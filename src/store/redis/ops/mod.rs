@@ -4,6 +4,7 @@ pub mod add;
 pub mod allow;
 pub mod change;
 pub mod change_seen;
+pub mod counts;
 pub mod delete;
 pub mod finish;
 pub mod gone_delay;

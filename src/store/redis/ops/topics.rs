@@ -1,19 +1,16 @@
 //! The statistics of topics over all shards.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use futures_util::future::try_join_all;
 
+use super::counts::{CountsReader, TopicCounts};
 use crate::{
     job::{Outlet, State, Timestamp, Topic, TopicFilter},
     store::{
         Result, TopicStats,
         redis::{
             coordination::{
-                mend::COUNTS_PAGE,
                 settings_cache::SettingsCache,
                 shards::{Shards, outlet_arg},
             },
@@ -31,14 +28,15 @@ const SEARCH_DEPTH: i64 = 100;
 pub struct TopicReader {
     shards: Arc<Shards>,
     settings: Arc<SettingsCache>,
+    counts: Arc<CountsReader>,
 }
 
 impl TopicReader {
-    pub fn new(shards: Arc<Shards>, settings: Arc<SettingsCache>) -> Self {
-        Self { shards, settings }
+    pub fn new(shards: Arc<Shards>, settings: Arc<SettingsCache>, counts: Arc<CountsReader>) -> Self {
+        Self { shards, settings, counts }
     }
 
-    /// The servers have no topics by name: they go through all counts, and return those of the names that may be wanted.
+    /// The servers have no topics by name: the page is a part of all counts, which pages and callers share.
     pub async fn list(
         &self,
         scope: &TopicFilter,
@@ -49,25 +47,24 @@ impl TopicReader {
             return Ok(Vec::new());
         }
         let is_wanted = |topic: &Topic| after.is_none_or(|after| topic > after) && scope.allows(topic);
-        let prefix = scope.common_prefix();
-        let counts = self.shards.keys.all().map(|shard| read_counts(&self.shards, shard, prefix));
-        let mut topics: BTreeMap<Topic, TopicStats> = BTreeMap::new();
-        for (outlet, state, count) in try_join_all(counts).await?.into_iter().flatten() {
-            if is_wanted(&outlet.topic) {
-                *count_mut(topics.entry(outlet.topic).or_default(), state) += count;
-            }
-        }
+        let counts = self.counts.read(scope.common_prefix(), after.map(Topic::as_str)).await?;
+        let counted = counts.topics.iter().filter(|(topic, _)| is_wanted(topic)).take(limit);
+        let mut topics: BTreeMap<Topic, TopicStats> =
+            counted.map(|(topic, counts)| (topic.clone(), stats_of(counts))).collect();
         for topic in self.settings.topics().into_iter().filter(is_wanted) {
             topics.entry(topic).or_default();
         }
-        Ok(topics
+        let page: Vec<(Topic, TopicStats)> = topics
             .into_iter()
             .take(limit)
             .map(|(topic, stats)| {
                 let config = (*self.settings.get(&topic)).clone();
                 (topic, TopicStats { config, ..stats })
             })
-            .collect())
+            .collect();
+        // A caller may have asked for one more than it shows.
+        page.iter().rev().take(2).for_each(|(topic, _)| counts.end_page(topic.as_str()));
+        Ok(page)
     }
 
     pub async fn get(&self, topic: &Topic) -> Result<Option<TopicStats>> {
@@ -122,41 +119,12 @@ impl TopicReader {
     }
 }
 
-/// The counts of a shard of the topics whose names begin with `prefix`, page by page if there are very many. Ready jobs are
-/// counted by outlet, all others by topic.
-pub async fn read_counts(shards: &Shards, shard: Shard, prefix: &str) -> Result<Vec<(Outlet, State, u64)>> {
-    let key = &shards.keys.shard(shard).counts;
-    // A scan of a table that grows or shrinks may return a field twice.
-    let (mut fields, mut cursor) = (HashMap::new(), "0".to_owned());
-    loop {
-        let call = shards.read(Script::GetCounts, &[shard], vec![key.clone()]);
-        let mut reply = Reply::new(shards.call(call.arg(cursor).arg(COUNTS_PAGE).arg(prefix)).await?)?;
-        cursor = reply.text()?;
-        let mut page = reply.list()?;
-        while !page.is_empty() {
-            let (field, count) = (page.text()?, page.value()?.as_u64());
-            // Ignore a value that is no count, because somebody else wrote it; the sweep mends it.
-            if let Some(count) = count {
-                fields.insert(field, count);
-            }
-        }
-        if cursor == "0" {
-            break;
-        }
+fn stats_of(counts: &TopicCounts) -> TopicStats {
+    let mut stats = TopicStats::default();
+    for (state, count) in State::ALL.into_iter().zip(counts) {
+        *count_mut(&mut stats, state) = *count;
     }
-    let decode = |(field, count): (String, u64)| {
-        let (letter, outlet) = field.split_at_checked(1)?;
-        let state = match letter {
-            "d" => State::Delayed,
-            "r" => State::Ready,
-            "v" => State::Reserved,
-            "x" => State::Dead,
-            // The number of announcements, or the fence.
-            _ => return None,
-        };
-        Some((Outlet::parse(outlet)?, state, count))
-    };
-    Ok(fields.into_iter().filter_map(decode).collect())
+    stats
 }
 
 fn count_mut(stats: &mut TopicStats, state: State) -> &mut u64 {
