@@ -85,11 +85,22 @@ def calls() -> None:
     client.release(id, reserved.receipt, reason="much later")
     client.reschedule(id, 0)
     [reserved] = client.pop("urgent", "t", **poll)
+    client.release(id, reserved.receipt, at=at, reason="in 2100")
+    waiting = client.get(id)
+    say(at=waiting is not None and waiting.due_at == at)
+    client.reschedule(id, 0)
+    [reserved] = client.pop("urgent", "t", **poll)
     client.bury(id, reserved.receipt, "no such order")
     say(buried=id)
     sys.stdin.readline()
+    requeued = client.requeue(id, at=at)
+    say(state=requeued.state, at=requeued.due_at == at)
     for _ in range(2):
         say(cancelled=client.cancel(id))
+
+
+def requeue() -> None:
+    say(state=client.requeue("a").state)
 
 
 def texts() -> None:
@@ -348,7 +359,8 @@ def fork_while_polling() -> None:
 
 if __name__ == "__main__":
     cases: dict[str, Callable[..., None]] = {
-        "add": add, "add-many": add_many, "calls": calls, "texts": texts, "arguments": arguments, "late": late, "pop": pop,
+        "add": add, "add-many": add_many, "calls": calls, "requeue": requeue, "texts": texts, "arguments": arguments,
+        "late": late, "pop": pop,
         "worker": worker, "misuse": misuse, "with": with_block, "fork": fork, "fork-between-calls": fork_between_calls,
         "fork-while-polling": fork_while_polling,
     }

@@ -88,8 +88,8 @@ pub(super) struct RequeueArgs {
     /// When they are due, from now [default: at once]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "at")]
     delay: Option<Duration>,
-    /// When they are due, such as 2027-01-01T08:00:00+01:00; only with ids
-    #[arg(long, value_name = "MOMENT", value_parser = parse_moment, conflicts_with_all = ["all", "limit"])]
+    /// When they are due, such as 2027-01-01T08:00:00+01:00
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
     at: Option<Timestamp>,
     #[command(flatten)]
     change: ChangeArgs,
@@ -155,7 +155,7 @@ async fn requeue(session: &Session, arguments: &RequeueArgs) -> Result<Exit, Fai
     let due = delay.map(Due::Delay).or(at.map(Due::At));
     session.confirm_change(&format!("requeue dead letters of {}", selection.topic))?;
     if selection.ids.is_empty() {
-        return bulk(session, "requeue", selection, *delay).await;
+        return bulk(session, "requeue", selection, due).await;
     }
     for_each(session, &selection.ids, async |id| {
         expect_in_topic(session, id, &selection.topic).await?;
@@ -209,7 +209,7 @@ async fn bulk(
     session: &Session,
     action: &str,
     selection: &Selection,
-    delay: Option<Duration>,
+    due: Option<Due>,
 ) -> Result<Exit, Failure> {
     #[derive(Deserialize)]
     struct Operation {
@@ -226,8 +226,10 @@ async fn bulk(
         "limit": selection.limit.unwrap_or(MAX_BULK),
         "id": id.as_str(),
     });
-    if let Some(delay) = delay {
-        operation["delay"] = format!("{}ms", delay.as_millis()).into();
+    match due {
+        Some(Due::Delay(delay)) => operation["delay"] = format!("{}ms", delay.as_millis()).into(),
+        Some(Due::At(at)) => operation["at"] = at.to_string().into(),
+        None => {}
     }
     let mut response = session.call(&Request::start_bulk(&operation)).await?;
     loop {

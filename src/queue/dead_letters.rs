@@ -9,7 +9,7 @@ use super::{
     service::Queue,
 };
 use crate::{
-    job::{Actor, Delay, Job, JobId, State, Timestamp, Topic, TopicFilter},
+    job::{Actor, Due, Job, JobId, State, Timestamp, Topic, TopicFilter},
     metrics::Event,
     store::{ChangeJob, Changed, JobChange, JobFilter, ListPosition, ListedJob, Order, SeenJob},
 };
@@ -93,7 +93,7 @@ impl Queue {
     /// # Errors
     /// The store's; jobs requeued until then stay requeued.
     pub async fn requeue_dead(&self, topic: &Topic, limit: usize, by: Option<&Actor>) -> Result<usize> {
-        let requeue = DeadChange { change: JobChange::Requeue(Delay::default()), event: Event::Requeued, by };
+        let requeue = DeadChange { change: JobChange::Requeue(Due::default()), event: Event::Requeued, by };
         let (mut requeued, mut after) = (0, None);
         while requeued < limit {
             let most = SLICE.min(limit - requeued);

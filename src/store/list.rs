@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::job::{Delay, Due, Job, JobId, State, Timestamp, Topic};
+use crate::job::{Due, Job, JobId, State, Timestamp, Topic};
 
 /// Which jobs to list: those of one state that pass every other condition.
 ///
@@ -166,8 +166,8 @@ pub enum JobChange {
     Delete,
     /// Gives a delayed or ready job another due time.
     Reschedule(Due),
-    /// Makes a dead letter wait again for this delay, as [`super::Store::requeue`] does.
-    Requeue(Delay),
+    /// Makes a dead letter wait again, as [`super::Store::requeue`] does.
+    Requeue(Due),
 }
 
 impl JobChange {

@@ -260,6 +260,26 @@ func (c *Client) patch(ctx context.Context, id string, fields map[string]any) (*
 	return job, c.doJob(ctx, "reschedule", id, call{method: "PATCH", fields: fields, read: jobReader(job, id)})
 }
 
+// Requeue makes a dead letter due after delay; 0 is now. Its attempts start anew. After a lost answer, a job that is no dead
+// letter counts as requeued by this call.
+func (c *Client) Requeue(ctx context.Context, id string, delay time.Duration) (*Job, error) {
+	return c.requeue(ctx, id, map[string]any{"delay": text(delay)})
+}
+
+// RequeueAt makes a dead letter due at this time, as Requeue does.
+func (c *Client) RequeueAt(ctx context.Context, id string, at time.Time) (*Job, error) {
+	return c.requeue(ctx, id, map[string]any{"at": instant(at)})
+}
+
+func (c *Client) requeue(ctx context.Context, id string, fields map[string]any) (*Job, error) {
+	job := &Job{}
+	err := c.doJob(ctx, "requeue", id, call{method: "POST", path: "/requeue", fields: fields, read: jobReader(job, id)})
+	if Code(err) == "not_dead" && wasRepeated(err) {
+		return c.Get(ctx, id)
+	}
+	return job, err
+}
+
 // Poll says what to pop.
 type Poll struct {
 	Topics []string      // the most urgent first
@@ -309,6 +329,12 @@ func (c *Client) Release(ctx context.Context, id, receipt string, delay *time.Du
 	if delay != nil {
 		fields["delay"] = text(*delay)
 	}
+	return c.hold(ctx, id, "release", fields, nil)
+}
+
+// ReleaseAt gives a job back, as Release does. The next attempt comes at this time.
+func (c *Client) ReleaseAt(ctx context.Context, id, receipt string, at time.Time, reason string) error {
+	fields := map[string]any{"receipt": receipt, "reason": reason, "at": instant(at)}
 	return c.hold(ctx, id, "release", fields, nil)
 }
 

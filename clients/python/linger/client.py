@@ -169,6 +169,18 @@ class Client:
         body = as_json(delay=optional(duration, "delay", delay), at=optional(moment, "at", at))
         return self.connections.call("PATCH", path_of_job(id), body, _job_reader(id))
 
+    def requeue(self, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
+        """Makes a dead letter due again: at once, after `delay`, or at a time. Its attempts start anew. After a lost answer, a job
+        that is no dead letter counts as requeued by this call."""
+        body = as_json(delay=optional(duration, "delay", delay), at=optional(moment, "at", at))
+        try:
+            return self.connections.call("POST", f"{path_of_job(id)}/requeue", body, _job_reader(id))
+        except Refused as error:
+            job = self.get(id) if error.code == "not_dead" and error.repeated else None
+            if job is None:
+                raise
+            return job
+
     def pop(self, *topics: str, max: int = 1, wait: Seconds = 0, ttr: Duration | None = None,
             worker: str | None = None) -> list[Job]:
         """Reserves up to `max` ready jobs of some topics, the most urgent topic first; none if none became ready within `wait`,
@@ -189,9 +201,11 @@ class Client:
         """The work is done; the job is gone. The code lease_lost means that it came too late, and the job runs again."""
         self.hold(id, "finish", receipt)
 
-    def release(self, id: str, receipt: str, *, delay: Duration | None = None, reason: str = "") -> None:
-        """Gives a job back. The next attempt follows its schedule, or `delay`. The reason has up to 1,024 bytes."""
-        self.hold(id, "release", receipt, delay=optional(duration, "delay", delay), reason=text("reason", reason))
+    def release(self, id: str, receipt: str, *, delay: Duration | None = None, at: Moment | None = None, reason: str = "") -> None:
+        """Gives a job back. The next attempt follows its schedule, or comes after `delay`, or at a time. The reason has up to 1,024
+        bytes."""
+        self.hold(id, "release", receipt, delay=optional(duration, "delay", delay), at=optional(moment, "at", at),
+                  reason=text("reason", reason))
 
     def touch(self, id: str, receipt: str, ttr: Duration | None = None) -> None:
         """Makes a reservation last `ttr` from now, or else the job's own TTR."""

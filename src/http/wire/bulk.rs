@@ -105,15 +105,15 @@ pub fn request(bytes: &Bytes, limits: &Limits, by: Arc<str>) -> Result<BulkReque
 /// The action with its moment: `at`, `delay` or `shift`. `None` after a fault was recorded.
 fn action(fields: &mut Fields<'_>, kind: Kind, limits: &Limits) -> Option<BulkAction> {
     if kind != Kind::Reschedule {
-        fields.refuse("at", "is for the action reschedule only");
         fields.refuse("shift", "is for the action reschedule only");
     }
     match kind {
         Kind::Delete => {
+            fields.refuse("at", "is for the actions reschedule and requeue only");
             fields.refuse("delay", "is for the actions reschedule and requeue only");
             Some(BulkAction::Delete)
         }
-        Kind::Requeue => Some(BulkAction::Requeue(requests::delay(fields, limits).unwrap_or_default())),
+        Kind::Requeue => Some(BulkAction::Requeue(requests::due(fields, limits).unwrap_or_default())),
         Kind::Reschedule => {
             let (has_due, has_shift) = (fields.has("at") || fields.has("delay"), fields.has("shift"));
             let due = requests::due(fields, limits);
@@ -197,8 +197,8 @@ fn write_operation(object: &mut ObjectWriter<'_>, operation: &OperationView) {
     object.text("action", request.action.as_str());
     match request.action {
         BulkAction::Delete => {}
-        BulkAction::Reschedule(Due::At(at)) => object.timestamp("at", at),
-        BulkAction::Reschedule(Due::After(delay)) | BulkAction::Requeue(delay) => {
+        BulkAction::Reschedule(Due::At(at)) | BulkAction::Requeue(Due::At(at)) => object.timestamp("at", at),
+        BulkAction::Reschedule(Due::After(delay)) | BulkAction::Requeue(Due::After(delay)) => {
             object.seconds("delay", delay.as_duration());
         }
         BulkAction::Shift(shift_ms) => object.text("shift", &format!("{shift_ms}ms")),

@@ -35,8 +35,8 @@ pub enum BulkAction {
     Reschedule(Due),
     /// Moves the due time of a delayed or ready job by this many milliseconds.
     Shift(i64),
-    /// Makes a dead letter wait again for this delay.
-    Requeue(Delay),
+    /// Makes a dead letter wait again.
+    Requeue(Due),
 }
 
 impl BulkAction {
@@ -81,16 +81,19 @@ impl BulkRequest {
         let job = &listed.job;
         let offset = self.offset(job.id.as_str());
         let delay = |delay: Delay| Delay::new(delay.as_duration() + offset).unwrap_or(Delay::LONGEST);
+        let later = |due: Due| match due {
+            Due::After(after) => Due::After(delay(after)),
+            Due::At(at) => Due::At(at.after(offset)),
+        };
         let change = match self.action {
             BulkAction::Delete => JobChange::Delete,
-            BulkAction::Reschedule(Due::After(after)) => JobChange::Reschedule(Due::After(delay(after))),
-            BulkAction::Reschedule(Due::At(at)) => JobChange::Reschedule(Due::At(at.after(offset))),
+            BulkAction::Reschedule(due) => JobChange::Reschedule(later(due)),
             BulkAction::Shift(shift_ms) => {
                 let moved = moment_of(job).as_millis().saturating_add(shift_ms);
                 let moved = moved.clamp(0, Timestamp::MAX.as_millis());
                 JobChange::Reschedule(Due::At(Timestamp::from_millis(moved)))
             }
-            BulkAction::Requeue(after) => JobChange::Requeue(delay(after)),
+            BulkAction::Requeue(due) => JobChange::Requeue(later(due)),
         };
         ChangeJob { seen: SeenJob::new(job), change }
     }

@@ -87,6 +87,7 @@ enum StoredAction {
     RescheduleAtMs(i64),
     RescheduleAfterMs(u64),
     ShiftMs(i64),
+    RequeueAtMs(i64),
     RequeueAfterMs(u64),
 }
 
@@ -151,7 +152,8 @@ impl StoredRequest {
             BulkAction::Reschedule(Due::At(at)) => StoredAction::RescheduleAtMs(at.as_millis()),
             BulkAction::Reschedule(Due::After(delay)) => StoredAction::RescheduleAfterMs(millis_of(*delay)),
             BulkAction::Shift(shift_ms) => StoredAction::ShiftMs(*shift_ms),
-            BulkAction::Requeue(delay) => StoredAction::RequeueAfterMs(millis_of(*delay)),
+            BulkAction::Requeue(Due::At(at)) => StoredAction::RequeueAtMs(at.as_millis()),
+            BulkAction::Requeue(Due::After(delay)) => StoredAction::RequeueAfterMs(millis_of(*delay)),
         };
         Self {
             action,
@@ -169,7 +171,8 @@ impl StoredRequest {
             StoredAction::RescheduleAtMs(ms) => BulkAction::Reschedule(Due::At(Timestamp::from_millis(ms))),
             StoredAction::RescheduleAfterMs(ms) => BulkAction::Reschedule(Due::After(delay(ms)?)),
             StoredAction::ShiftMs(ms) => BulkAction::Shift(ms),
-            StoredAction::RequeueAfterMs(ms) => BulkAction::Requeue(delay(ms)?),
+            StoredAction::RequeueAtMs(ms) => BulkAction::Requeue(Due::At(Timestamp::from_millis(ms))),
+            StoredAction::RequeueAfterMs(ms) => BulkAction::Requeue(Due::After(delay(ms)?)),
         };
         Some(BulkRequest {
             id: None,

@@ -18,6 +18,7 @@ on_every_engine!(
     whole_minutes_are_counted_by_the_timeline,
     a_long_dry_run_goes_on_as_an_operation,
     jobs_of_one_reason_are_replayed_and_spread,
+    dead_letters_are_requeued_at_a_moment_and_spread_behind_it,
     a_shift_moves_each_job_once,
     rescheduled_jobs_are_not_met_again,
     jobs_in_any_state_are_deleted_up_to_the_limit,
@@ -161,6 +162,30 @@ async fn jobs_of_one_reason_are_replayed_and_spread(engine: Engine) {
     assert!(minutes.len() > 4 && due.iter().all(|due| due.as_str() < "2026-11-21T05:50"), "{due:?}");
     let metrics = String::from_utf8(api.get("/metrics").await.body.to_vec()).expect("text");
     assert!(metrics.contains("linger_jobs_requeued_total{topic=\"t\"} 20"), "{metrics}");
+}
+
+async fn dead_letters_are_requeued_at_a_moment_and_spread_behind_it(engine: Engine) {
+    let api = Api::new(engine).await;
+    for n in 0..20 {
+        api.add(&format!(r#"{{"topic":"t","id":"job-{n}"}}"#)).await;
+        let held = api.pop("t").await;
+        let body = json!({ "receipt": held["receipt"] }).to_string();
+        api.send("POST", &format!("/jobs/{}/bury", text(&held["id"])), &body).await.expect(200);
+    }
+    let at = "2026-11-22T08:00:00.000Z";
+    let request = json!({
+        "action": "requeue", "filter": { "topic": "t" }, "at": at, "spread": "10m", "dry_run": false, "limit": 20,
+    });
+    let operation = run(&api, &request).await;
+    assert_eq!((&operation["at"], &operation["delay"]), (&json!(at), &Value::Null));
+    assert_eq!((&operation["state"], &operation["changed"]), (&json!("done"), &json!(20)));
+    let due = due_times(&api).await;
+    assert!(
+        due.len() == 20
+            && due.iter().all(|due| "2026-11-22T08:00" <= &due[..16] && &due[..16] < "2026-11-22T08:10")
+    );
+    let both = json!({ "action": "requeue", "filter": { "topic": "t" }, "at": at, "delay": "1m" });
+    api.send("POST", "/bulk", &both.to_string()).await.expect_problem(422, "invalid_request");
 }
 
 async fn a_shift_moves_each_job_once(engine: Engine) {

@@ -154,6 +154,11 @@ news                1      0         0     0  [..]  0",
     ),
     (&["dead", "ls", "mail", "--all"], "", ""),
     (
+        &["dead", "requeue", "mail", "--limit", "5", "--at", "2999-01-01T09:00:00+01:00"],
+        "0 requeued",
+        r#"{"id":"op_[..]","action":"requeue","at":"2999-01-01T08:00:00.000Z",[..]"state":"done",[..]}"#,
+    ),
+    (
         &["topic", "show", "mail"],
         "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
 mail         1      1         0     0      0

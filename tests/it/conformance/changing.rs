@@ -32,12 +32,14 @@ async fn change_now(store: &dyn Store, name: &str, how: JobChange) -> Changed {
 }
 
 async fn each_change_applies_to_its_states_only(fixture: StoreFixture) {
-    fill(&fixture, 5, 1).await;
+    fill(&fixture, 7, 1).await;
     let store = &*fixture.store;
     let past = Timestamp::from_millis(fixture.now().as_millis() - 5);
     let changes = [
-        (JobChange::Requeue(delay(seconds(3))), &[State::Dead][..]),
-        (JobChange::Requeue(delay(seconds(0))), &[State::Dead]),
+        (JobChange::Requeue(Due::At(past)), &[State::Dead][..]),
+        (JobChange::Requeue(Due::At(fixture.now().after(seconds(3)))), &[State::Dead]),
+        (JobChange::Requeue(Due::After(delay(seconds(3)))), &[State::Dead]),
+        (JobChange::Requeue(Due::After(delay(seconds(0)))), &[State::Dead]),
         (JobChange::Reschedule(Due::At(past)), &[State::Delayed, State::Ready]),
         (JobChange::Reschedule(Due::After(delay(seconds(3)))), &[State::Delayed, State::Ready]),
         (JobChange::Delete, &State::ALL),
@@ -56,8 +58,12 @@ async fn each_change_applies_to_its_states_only(fixture: StoreFixture) {
             assert_eq!(changed, Changed::Done, "{how:?} {name}");
             let expected = match how {
                 JobChange::Delete => None,
-                JobChange::Reschedule(Due::At(_)) => Some((State::Ready, fixture.now())),
-                JobChange::Requeue(wait) if wait == delay(seconds(0)) => Some((State::Ready, fixture.now())),
+                JobChange::Reschedule(Due::At(at)) | JobChange::Requeue(Due::At(at)) if at == past => {
+                    Some((State::Ready, fixture.now()))
+                }
+                JobChange::Requeue(Due::After(wait)) if wait == delay(seconds(0)) => {
+                    Some((State::Ready, fixture.now()))
+                }
                 JobChange::Requeue(_) | JobChange::Reschedule(_) => {
                     Some((State::Delayed, fixture.now().after(seconds(3))))
                 }
@@ -141,7 +147,10 @@ async fn a_requeued_dead_letter_starts_again(fixture: StoreFixture) {
     assert_eq!((before.attempts, before.reason.is_some(), before.dead_at.is_some()), (1, true, true));
     fixture.clock.advance(seconds(1));
     fixture.notifications.take_ready();
-    assert_eq!(change_now(store, "b", JobChange::Requeue(delay(seconds(0)))).await, Changed::Done);
+    assert_eq!(
+        change_now(store, "b", JobChange::Requeue(Due::After(delay(seconds(0))))).await,
+        Changed::Done
+    );
     let outlet = outlet_to(store, "t", URLS[0]);
     assert!(fixture.notifications.take_ready().contains(&outlet));
     let now = get(store, "b").await;
@@ -157,7 +166,10 @@ async fn a_requeued_dead_letter_starts_again(fixture: StoreFixture) {
     assert_eq!(now, ready);
     assert_eq!(one(store.reserve(&outlet, &claims(1), Wait::No).await.expect("reserves")).job.attempts, 1);
     fixture.notifications.take_due_in();
-    assert_eq!(change_now(store, "a", JobChange::Requeue(delay(seconds(30)))).await, Changed::Done);
+    assert_eq!(
+        change_now(store, "a", JobChange::Requeue(Due::After(delay(seconds(30))))).await,
+        Changed::Done
+    );
     assert!(fixture.notifications.take_due_in().iter().any(|after| *after <= seconds(30)));
     let waiting = get(store, "a").await;
     assert_eq!((waiting.state, waiting.due_at), (State::Delayed, fixture.now().after(seconds(30))));
@@ -201,7 +213,7 @@ async fn results_are_in_the_order_of_the_jobs(fixture: StoreFixture) {
                 State::Delayed => JobChange::Reschedule(Due::After(delay(seconds(5)))),
                 State::Ready => JobChange::Reschedule(Due::After(delay(seconds(6)))),
                 State::Reserved => JobChange::Delete,
-                State::Dead => JobChange::Requeue(delay(seconds(7))),
+                State::Dead => JobChange::Requeue(Due::After(delay(seconds(7)))),
             };
             jobs.push(ChangeJob { seen, change });
             expected.push(result);
@@ -233,7 +245,7 @@ async fn a_repeated_job_is_changed_once(fixture: StoreFixture) {
     add(store, job("ready")).await;
     let mut jobs = Vec::new();
     for (name, first) in [
-        ("dead", JobChange::Requeue(delay(seconds(0)))),
+        ("dead", JobChange::Requeue(Due::After(delay(seconds(0))))),
         ("delayed", JobChange::Reschedule(Due::After(delay(seconds(7))))),
         ("ready", JobChange::Delete),
     ] {
@@ -257,7 +269,7 @@ async fn a_large_call_changes_the_jobs_of_every_outlet(fixture: StoreFixture) {
     for state in [State::Dead, State::Delayed, State::Ready, State::Reserved] {
         for listed in in_state(store, state).await {
             let change = match state {
-                State::Dead => JobChange::Requeue(delay(seconds(20))),
+                State::Dead => JobChange::Requeue(Due::After(delay(seconds(20)))),
                 State::Delayed | State::Ready => JobChange::Reschedule(Due::After(delay(seconds(20)))),
                 State::Reserved => JobChange::Delete,
             };
@@ -299,8 +311,8 @@ async fn counts_and_timelines_follow(fixture: StoreFixture) {
     change_now(store, "ready-00", JobChange::Reschedule(at(2))).await;
     assert_counts([0, 0, 1], [3, 3, 3, 3]).await;
     let wait = next_minute.start().since(fixture.now());
-    change_now(store, "dead-00", JobChange::Requeue(delay(wait))).await;
-    change_now(store, "dead-01", JobChange::Requeue(delay(seconds(0)))).await;
+    change_now(store, "dead-00", JobChange::Requeue(Due::After(delay(wait)))).await;
+    change_now(store, "dead-01", JobChange::Requeue(Due::After(delay(seconds(0))))).await;
     assert_counts([1, 0, 1], [4, 4, 3, 1]).await;
     for name in ["dead-02", "reserved-00", "ready-01", "delayed-01", "dead-00"] {
         assert_eq!(change_now(store, name, JobChange::Delete).await, Changed::Done);
@@ -316,7 +328,7 @@ async fn changes_are_there_after_the_store_is_opened_again(mut fixture: StoreFix
     change_now(&*store, "delayed-00", JobChange::Reschedule(Due::default())).await;
     change_now(&*store, "ready-00", JobChange::Reschedule(Due::After(delay(seconds(5))))).await;
     change_now(&*store, "reserved-00", JobChange::Delete).await;
-    change_now(&*store, "dead-00", JobChange::Requeue(delay(seconds(9)))).await;
+    change_now(&*store, "dead-00", JobChange::Requeue(Due::After(delay(seconds(9))))).await;
     drop(store);
     let mut before = Vec::new();
     for state in State::ALL {

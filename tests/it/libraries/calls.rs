@@ -1,6 +1,6 @@
 //! The calls of a client: their repeats, their errors, and what becomes of a body.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Language, Program, Site, TOKEN,
@@ -13,6 +13,7 @@ in_each_language! {
     every_call_works,
     an_add_whose_answer_is_lost_makes_one_job,
     a_batch_whose_answer_is_lost_makes_each_job_once,
+    a_requeue_whose_answer_is_lost_has_happened,
     a_body_is_kept_byte_for_byte,
     a_late_finish_is_told,
     an_add_waits_as_long_as_the_server_asks_for,
@@ -36,7 +37,7 @@ fn every_call_works(language: Language) {
     assert_eq!((&job["state"], &job["reason"]), (&json!("dead"), &json!("no such order")));
     let history = job["history"].as_array().expect("has attempts");
     let reasons: Vec<_> = history.iter().filter_map(|event| event["reason"].as_str()).collect();
-    assert_eq!(reasons, ["later", "much later", "no such order"]);
+    assert_eq!(reasons, ["later", "much later", "in 2100", "no such order"]);
     program.send("go on");
     let lines = program.ends();
     assert!(site.server.job("a:+=@~").is_null());
@@ -55,8 +56,10 @@ fn every_call_works(language: Language) {
     assert_eq!(lines[6], json!({ "jobs": 0 }), "pop from an empty topic");
     assert_eq!(lines[7], json!({ "touched": "a:+=@~" }), "pop and touch");
     assert_eq!(lines[8], json!({ "reason": "later" }), "release");
-    assert_eq!(lines[9], json!({ "buried": "a:+=@~" }), "bury");
-    assert_eq!(lines[10..], [json!({ "cancelled": true }), json!({ "cancelled": false })], "delete, twice");
+    assert_eq!(lines[9], json!({ "at": true }), "release until a moment");
+    assert_eq!(lines[10], json!({ "buried": "a:+=@~" }), "bury");
+    assert_eq!(lines[11], json!({ "state": "delayed", "at": true }), "requeue at a moment");
+    assert_eq!(lines[12..], [json!({ "cancelled": true }), json!({ "cancelled": false })], "delete, twice");
 }
 
 fn an_add_whose_answer_is_lost_makes_one_job(language: Language) {
@@ -69,6 +72,19 @@ fn an_add_whose_answer_is_lost_makes_one_job(language: Language) {
     assert_eq!((proxy.lost(), &added["replayed"]), (1, &json!(true)), "{added}");
     assert_eq!(site.counts()["ready"], 1);
     assert_eq!(site.server.job(added["id"].as_str().expect("has an id"))["state"], "ready");
+}
+
+fn a_requeue_whose_answer_is_lost_has_happened(language: Language) {
+    let site = Site::new();
+    let proxy = Proxy::start(site.server.address);
+    site.server.call("POST", "/jobs", r#"{"topic":"t","id":"a"}"#);
+    let held: Value =
+        serde_json::from_str(&site.server.call("GET", "/topics/t/pop", "").body).expect("is JSON");
+    let receipt = json!({ "receipt": held["receipt"] }).to_string();
+    assert_eq!(site.server.call("POST", "/jobs/a/bury", &receipt).status, 200);
+    proxy.lose_answer("/jobs/a/requeue");
+    let requeued = Program::start(language, &proxy.url(), &["requeue"]).ends().remove(0);
+    assert_eq!((proxy.lost(), requeued), (1, json!({ "state": "ready" })));
 }
 
 fn a_batch_whose_answer_is_lost_makes_each_job_once(language: Language) {

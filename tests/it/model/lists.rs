@@ -8,7 +8,7 @@ use rand::{RngExt, seq::IndexedRandom};
 
 use super::Sequence;
 use crate::harness::{
-    jobs::{delay, topic},
+    jobs::topic,
     lists::{ORDERS, in_state, is_ordered, sorted, walk},
 };
 
@@ -111,7 +111,7 @@ impl Sequence<'_> {
         if self.random.random_bool(0.2) {
             JobChange::Delete
         } else if self.random.random_bool(requeues) {
-            JobChange::Requeue(delay(self.wait()))
+            JobChange::Requeue(self.due_or_past())
         } else {
             JobChange::Reschedule(self.due_or_past())
         }

@@ -215,7 +215,7 @@ impl StepFixture {
     fn changes(&self) -> Vec<ChangeJob> {
         let mut changes = [
             ("due", JobChange::Delete),
-            ("dead", JobChange::Requeue(delay(seconds(0)))),
+            ("dead", JobChange::Requeue(after(seconds(0)))),
             ("dead2", JobChange::Delete),
             ("held", JobChange::Delete),
             ("ready", JobChange::Reschedule(Due::After(delay(seconds(9))))),

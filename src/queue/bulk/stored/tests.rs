@@ -78,7 +78,8 @@ fn an_operation_is_read_as_it_was_written() {
         BulkAction::Reschedule(Due::At(from_ms(17))),
         BulkAction::Reschedule(Due::After(delay(18))),
         BulkAction::Shift(-19),
-        BulkAction::Requeue(delay(20)),
+        BulkAction::Requeue(Due::After(delay(20))),
+        BulkAction::Requeue(Due::At(from_ms(21))),
     ] {
         let written = view(action, vec![listed("http://a/?b=c", "why")]);
         let notice = notice(&written, &write("me", &written), Duration::from_secs(60));

@@ -135,8 +135,8 @@ fn change_one(
             let patched = patch(txn, &TopicFilter::ALL, &seen.id, &due, by)?;
             patched.map(|patched| matches!(patched, Patched::Done(_)))
         }
-        JobChange::Requeue(delay) => {
-            let requeued = requeue(txn, &TopicFilter::ALL, &seen.id, Due::After(*delay), by)?;
+        JobChange::Requeue(due) => {
+            let requeued = requeue(txn, &TopicFilter::ALL, &seen.id, *due, by)?;
             requeued.map(|requeued| matches!(requeued, Requeued::Done(_)))
         }
     };

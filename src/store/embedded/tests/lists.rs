@@ -8,7 +8,7 @@ use std::sync::{
 use super::fixture::*;
 use crate::{
     clock::Clock,
-    job::{Callback, CallbackUrl, Delay, Due, DueKind, Job, Outlet, State, Timestamp, TopicFilter},
+    job::{Callback, CallbackUrl, Due, DueKind, Job, Outlet, State, Timestamp, TopicFilter},
     store::{
         AddJob, ChangeJob, Changed, Claim, Error, JobChange, JobFilter, ListPosition, Order, SeenJob, Store,
         Wait,
@@ -252,7 +252,7 @@ async fn a_change_of_a_broken_job_is_skipped() {
     let found = walk(&store, &JobFilter::all(State::Ready), Order::Ascending, 4).await;
     assert_eq!((found, fixture.set_aside()), (expected(State::Ready, Order::Ascending, &[]), 0));
     let changes = [
-        (&dead, JobChange::Requeue(Delay::default())),
+        (&dead, JobChange::Requeue(Due::default())),
         (&ready, JobChange::Reschedule(after(seconds(5)))),
         (&other, JobChange::Delete),
     ];
@@ -349,7 +349,7 @@ async fn on_a_full_disk_a_change_frees_space_or_is_refused_whole() {
     let [Some(dead), Some(ready), Some(waiting)] = &jobs else { panic!("all are there: {jobs:?}") };
     let now =
         async || [get(&store, "dead-1").await, get(&store, "ready-1").await, get(&store, "delayed-1").await];
-    let requeue = (dead, JobChange::Requeue(Delay::default()));
+    let requeue = (dead, JobChange::Requeue(Due::default()));
     let (delete, reschedule) =
         ((ready, JobChange::Delete), (waiting, JobChange::Reschedule(after(seconds(9)))));
     free.store(499, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::fixture::*;
 use crate::{
     clock::{Clock, ManualClock},
-    job::{Callback, CallbackUrl, Delay, DueKind, HostNumber, JobId, Outlet, Receipt, State, Timestamp},
+    job::{Callback, CallbackUrl, Due, DueKind, HostNumber, JobId, Outlet, Receipt, State, Timestamp},
     store::{
         AddJob, ChangeJob, Claim, FinishJob, JobChange, JobFilter, JobPage, Order, Patch, Release, SeenJob,
         TopicConfig,
@@ -118,7 +118,7 @@ impl StateMachine {
                 let change = match kind {
                     0 => JobChange::Delete,
                     1 => JobChange::Reschedule(after(wait(wait_ms))),
-                    _ => JobChange::Requeue(Delay::new(wait(wait_ms)).expect("valid")),
+                    _ => JobChange::Requeue(after(wait(wait_ms))),
                 };
                 // The second one mostly finds it moved.
                 let twice = [(); 2].map(|()| ChangeJob { seen: SeenJob::new(&job), change: change.clone() });
@@ -138,7 +138,7 @@ impl StateMachine {
             Step::DeadOfTopic { topic: t, requeue } => {
                 let filter = JobFilter { topic: Some(of(t)), ..JobFilter::all(State::Dead) };
                 let page = self.txn(|txn| ops::list(txn, &filter, Order::Ascending, None, 2));
-                let change = if requeue { JobChange::Requeue(Delay::default()) } else { JobChange::Delete };
+                let change = if requeue { JobChange::Requeue(Due::default()) } else { JobChange::Delete };
                 let seen = page.jobs.iter().map(|listed| SeenJob::new(&listed.job));
                 let jobs: Vec<_> = seen.map(|seen| ChangeJob { seen, change: change.clone() }).collect();
                 answer_text(self.txn(|txn| ops::change(txn, &jobs, None)))

@@ -125,7 +125,8 @@ fn add_job(call: ScriptCall, ChangeJob { seen, change }: &ChangeJob) -> ScriptCa
         JobChange::Delete => ("delete", 0.into()),
         JobChange::Reschedule(Due::After(delay)) => ("after", millis_arg(delay.as_duration())),
         JobChange::Reschedule(Due::At(moment)) => ("at", moment.as_millis().into()),
-        JobChange::Requeue(delay) => ("requeue", millis_arg(delay.as_duration())),
+        JobChange::Requeue(Due::After(delay)) => ("requeue", millis_arg(delay.as_duration())),
+        JobChange::Requeue(Due::At(moment)) => ("requeue_at", moment.as_millis().into()),
     };
     let call = call.arg(seen.id.as_str()).arg(seen.topic.as_str());
     call.arg(i64::from(state_code(seen.state))).arg(seen.moment.as_millis()).arg(kind).arg(ms)

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Changes jobs that a list showed, each only if it is still as it was seen.
 --
--- ARGV[A..] who changes them or '', then per job its id, topic, state and moment as seen, the change 'delete', 'after', 'at' or 'requeue', and its delay or
---           moment in ms
+-- ARGV[A..] who changes them or '', then per job its id, topic, state and moment as seen, the change 'delete', 'after', 'at', 'requeue' or 'requeue_at', and
+--           its delay or moment in ms
 -- Reply     { 1 when a list should be compacted, per job a code, an outlet ('' when skipped), and the ms until it is due,
 --           or -1 }
 if REPLAY then return REPLAY end
@@ -17,16 +17,17 @@ end
 -- Changes a job. Returns a code and the ms until it is due, or -1.
 local function change(id, job, kind, ms)
   local was, due = job.state, nil
-  if kind ~= 'delete' then due = due_at(kind == 'at', ms) end
+  local is_moment, requeues = kind == 'at' or kind == 'requeue_at', kind == 'requeue' or kind == 'requeue_at'
+  if kind ~= 'delete' then due = due_at(is_moment, ms) end
   if not outlets[job.outlet] and (not index_of(was) or (due and due <= NOW)) then return MOVED, -1 end
   if was == READY then left_ready[job.outlet] = true end
   if not due then
     remove_job(id, job)
     return OK, -1
   end
-  if kind == 'requeue' then job.attempts, job.reason = 0, nil end
-  remember(job, kind == 'requeue' and REQUEUED or RESCHEDULED, NOW, 0, 0, ARGV[A])
-  wait_until(id, job, due, kind == 'at')
+  if requeues then job.attempts, job.reason = 0, nil end
+  remember(job, requeues and REQUEUED or RESCHEDULED, NOW, 0, 0, ARGV[A])
+  wait_until(id, job, due, is_moment)
   return OK, math.max(due - NOW, 0)
 end
 

@@ -57,12 +57,12 @@ impl Naive {
                 self.remember(&mut entry.job, HistoryEvent::Rescheduled, by);
                 self.wait_until(entry, due.resolve(self.clock.read()));
             }
-            JobChange::Requeue(delay) => {
+            JobChange::Requeue(due) => {
                 assert_eq!(entry.job.state, State::Dead);
                 self.remember(&mut entry.job, HistoryEvent::Requeued, by);
                 entry.job.attempts = 0;
                 entry.job.reason = None;
-                self.wait_until(entry, self.clock.read().after(delay.as_duration()));
+                self.wait_until(entry, due.resolve(self.clock.read()));
             }
         }
         Changed::Done

@@ -141,9 +141,19 @@ func calls(ctx context.Context) {
 	_, err = client.Reschedule(ctx, job.ID, 0)
 	check(err)
 	reserved = pop(ctx, poll)
+	check(client.ReleaseAt(ctx, reserved.ID, reserved.Receipt, at, "in 2100"))
+	waiting, err := client.Get(ctx, job.ID)
+	check(err)
+	say(object{"at": waiting.DueAt.Equal(at)})
+	_, err = client.Reschedule(ctx, job.ID, 0)
+	check(err)
+	reserved = pop(ctx, poll)
 	check(client.Bury(ctx, reserved.ID, reserved.Receipt, "no such order"))
 	say(object{"buried": reserved.ID})
 	line()
+	requeued, err := client.RequeueAt(ctx, job.ID, at)
+	check(err)
+	say(object{"state": requeued.State, "at": requeued.DueAt.Equal(at)})
 	for range []int{1, 2} {
 		cancelled, err := client.Cancel(ctx, job.ID)
 		check(err)
@@ -283,6 +293,10 @@ func main() {
 		addMany(ctx)
 	case "calls":
 		calls(ctx)
+	case "requeue":
+		requeued, err := client.Requeue(ctx, "a", 0)
+		check(err)
+		say(object{"state": requeued.State})
 	case "arguments":
 		arguments(ctx)
 	case "transports":
