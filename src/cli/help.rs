@@ -122,7 +122,8 @@ pub(super) const TIMELINE: &str = concat!(
     "\
 The first line counts the jobs: those that are delayed, how many of them are due outside of the span, and those that are \
 due already and so in no step. Each further line is a step: when it begins, how many delayed jobs are due in it, and a bar. \
-More than two steps in a row without a job share a line. Times are in the time zone of this machine.
+More than two steps in a row without a job share a line. Times are in the time zone of this machine, with their offset \
+from UTC where it is not the present one.
 
 Examples:
   linger timeline

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{Timestamp, Zoned, tz::TimeZone};
 use linger_client::{HistoryEntry, Job, Paused};
 
 use crate::printable::escape_line;
@@ -31,16 +31,27 @@ impl Wording {
         Self { now, zone }
     }
 
-    /// A moment as a time of day, with the date if it is another day.
+    /// A moment as a time of day, with the date if it is another day, and with its offset from UTC if that is not the present one:
+    /// an hour comes twice when clocks are set back.
     pub fn moment(&self, moment: Timestamp) -> String {
-        let [moment, now] = [moment, self.now].map(|moment| moment.to_zoned(self.zone.clone()));
-        let form = if moment.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
-        moment.strftime(form).to_string()
+        let is_today = self.zoned(moment).date() == self.zoned(self.now).date();
+        self.worded(moment, if is_today { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" })
     }
 
-    /// A moment as a date and a time of day, to the minute.
+    /// A moment as a date and a time of day, to the minute, and its offset as in [`moment`](Self::moment).
     pub fn minute(&self, moment: Timestamp) -> String {
-        moment.to_zoned(self.zone.clone()).strftime("%Y-%m-%d %H:%M").to_string()
+        self.worded(moment, "%Y-%m-%d %H:%M")
+    }
+
+    fn worded(&self, moment: Timestamp, form: &str) -> String {
+        let zoned = self.zoned(moment);
+        let has_present_offset = zoned.offset() == self.zoned(self.now).offset();
+        let offset = if has_present_offset { "" } else { " %:z" };
+        zoned.strftime(&format!("{form}{offset}")).to_string()
+    }
+
+    fn zoned(&self, moment: Timestamp) -> Zoned {
+        moment.to_zoned(self.zone.clone())
     }
 
     fn since(&self, moment: Timestamp) -> String {
@@ -267,6 +278,21 @@ mod tests {
             ),
         ] {
             assert_eq!(wording().job(&job(more)), text);
+        }
+    }
+
+    #[test]
+    fn moments_an_hour_apart_differ_when_clocks_are_set_back() {
+        let zone = TimeZone::posix("EST5EDT,M3.2.0,M11.1.0").expect("is a zone");
+        let [summer, winter] = ["2027-11-07T05:30:00Z", "2027-11-07T06:30:00Z"];
+        for (now, texts) in [
+            ("2026-11-26T12:00:00Z", ["2027-11-07 01:30:00 -04:00", "2027-11-07 01:30:00"]),
+            ("2027-07-01T12:00:00Z", ["2027-11-07 01:30:00", "2027-11-07 01:30:00 -05:00"]),
+            ("2027-11-07T12:00:00Z", ["01:30:00 -04:00", "01:30:00"]),
+        ] {
+            let wording = Wording::in_zone(now.parse().expect("is a moment"), zone.clone());
+            let worded = [summer, winter].map(|at| wording.moment(at.parse().expect("is a moment")));
+            assert_eq!(worded, texts, "at {now}");
         }
     }
 

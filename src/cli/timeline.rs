@@ -19,8 +19,6 @@ const STEPS: [u64; 10] = [1, 5, 15, 60, 180, 360, 720, 1_440, 10_080, 40_320];
 const MOST_STEPS: u64 = 31;
 /// Steps without a job have a line each, up to this many in a row; more share one.
 const MOST_EMPTY_LINES: usize = 2;
-/// Columns of a moment.
-const MOMENT: usize = 16;
 
 /// Arguments of `linger timeline`.
 #[derive(Debug, Args)]
@@ -86,18 +84,20 @@ fn draw(topic: Option<&str>, timeline: &Timeline, wording: &Wording, columns: us
     let counts = &timeline.counts;
     let most = counts.iter().copied().max().unwrap_or(0);
     let digits = grouped(most).len();
-    let room = columns.saturating_sub(MOMENT + digits + 4);
+    let moments: Vec<String> = (0..counts.len()).map(|at| wording.minute(beginning(timeline, at))).collect();
+    let width = moments.iter().map(String::len).max().unwrap_or(0);
+    let room = columns.saturating_sub(width + digits + 4);
     let mut at = 0;
     while at < counts.len() {
         let empty = counts[at..].iter().take_while(|count| **count == 0).count();
         if empty > MOST_EMPTY_LINES {
-            let moment = wording.minute(beginning(timeline, at));
-            lines.push(format!("{moment}  {:>digits$}  {empty} steps", 0));
+            lines.push(format!("{:width$}  {:>digits$}  {empty} steps", moments[at], 0));
             at += empty;
             continue;
         }
-        let (moment, count) = (wording.minute(beginning(timeline, at)), counts[at]);
-        let line = format!("{moment}  {:>digits$}  {}", grouped(count), "#".repeat(bar(count, most, room)));
+        let (moment, count) = (&moments[at], counts[at]);
+        let line =
+            format!("{moment:width$}  {:>digits$}  {}", grouped(count), "#".repeat(bar(count, most, room)));
         lines.push(line.trim_end().to_owned());
         at += 1;
     }
@@ -144,7 +144,7 @@ mod tests {
         let timeline = timeline(counts);
         let drawn = draw(topic, &timeline, &Wording::in_zone(timeline.now, zone), columns);
         assert_eq!(drawn.lines().collect::<Vec<_>>(), lines);
-        let wide = drawn.lines().skip(2).find(|line| line.len() > columns.max(MOMENT + 20));
+        let wide = drawn.lines().skip(2).find(|line| line.len() > columns.max(36));
         assert_eq!(wide, None);
     }
 

@@ -301,6 +301,41 @@ onEveryEngine("a job is found, moved, run and deleted", {}, async ({ server, tab
   await tab.sees("There is no such job");
 });
 
+inBrowser("local times have their offset, and one that comes twice or never is asked for", { tab: { timezoneId: "America/New_York" } }, async ({ server, tab, page }) => {
+  const moments = { summer: "2100-11-07T05:30:00.000Z", winter: "2100-11-07T06:30:00.000Z" };
+  const shown = [];
+  for (const [id, at] of Object.entries(moments)) {
+    await server.add({ topic: "t", id, at });
+    await tab.go(`jobs/${id}`);
+    shown.push(await page.locator(`time[datetime="${at}"]`, { hasText: "2100" }).first().innerText());
+  }
+  // Which of the two has the present offset depends on the day of the test.
+  assert.ok(shown.every((text) => /^7 Nov 2100, 01:30:00( GMT-[45])?$/.test(text)), shown);
+  assert.equal(new Set(shown).size, 2, shown);
+  await tab.sees(/^Times in America\/New_York \(GMT-[45]\)/);
+  const reschedule = tab.button("Reschedule 1 job");
+  const fill = (text) => page.getByLabel("At", { exact: true }).fill(text);
+  await tab.button("Reschedule …").click();
+  await page.getByLabel("At a time").check();
+  await fill("2100-07-01T12:00:30");
+  await tab.sees("2100-07-01 16:00:30 UTC");
+  assert.ok(await reschedule.isEnabled());
+  await fill("2100-03-14T02:30");
+  await tab.sees("There is no such time");
+  assert.ok(await reschedule.isDisabled());
+  await fill("2100-11-07T01:30");
+  await tab.sees("This time comes twice");
+  assert.ok(await reschedule.isDisabled(), "nothing is chosen for the user");
+  await tab.check("a time that comes twice");
+  await page.getByLabel("GMT-4", { exact: true }).check();
+  await tab.sees("2100-11-07 05:30:00 UTC");
+  await page.getByLabel("GMT-5", { exact: true }).check();
+  await tab.sees("2100-11-07 06:30:00 UTC");
+  await reschedule.click();
+  await tab.sees("Rescheduled 1 of 1 job.");
+  assert.equal((await server.job("winter")).due_at, moments.winter);
+});
+
 inBrowser("a reserved job and one with a callback say so", {}, async ({ server, tab }) => {
   await server.add({ topic: "t", id: "held", ttr: "10m" });
   await server.call("POST", "topics/t/pop");

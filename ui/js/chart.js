@@ -81,7 +81,7 @@ function Drawing({ figures, places, view, width, zone, isLog, mark }) {
 }
 
 function Table({ figures, view, zone }) {
-  const due = figures.bars.filter((bar) => bar.jobs > 0).map(({ from, to, jobs }) => [spanText(from, to, zone), jobs]);
+  const due = figures.bars.filter((bar) => bar.jobs > 0).map(({ from, to, jobs }) => [spanText(from, to, serverNow(), zone), jobs]);
   const rows = [["Overdue", figures.ready], ...due, [outsideOf(view), figures.outside]];
   return html`<div class="scrolls" tabindex="0" role="region" aria-label="Table of the timeline"><table>
     <thead><tr><th>Due</th><th class="number">Jobs</th></tr></thead>
@@ -233,7 +233,7 @@ export function Timeline({ topic }) {
   const isLog = asked.scale ? asked.scale === "log" : Boolean(figures) && isSteep(figures);
   const toggleTable = () => setQuery({ table: asked.table ? null : 1 }, true);
   useKeys({ r: poll.refresh, t: toggleTable });
-  const [name, text] = !figures ? [] : mark.bars ? inWords(figures, shown, ...mark.bars, zone) : [null, summary(figures, shown)];
+  const [name, text] = !figures ? [] : mark.bars ? inWords(figures, shown, ...mark.bars, serverNow(), zone) : [null, summary(figures, shown)];
   return html`<section class="card timeline" aria-labelledby="due">
     <div class="heading"><h2 id="due">Due</h2>
       <nav class="segments" aria-label="Range">${RANGES.map(([name, label]) => html`<a key=${name} aria-current=${view.name === name ? "true" : undefined}

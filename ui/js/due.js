@@ -1,10 +1,26 @@
 // The fields for a new due time.
 import { html, useObservable, useState } from "./lib.js";
-import { instant } from "./format.js";
-import { Field } from "./parts.js";
+import { instants, offsetOf } from "./format.js";
+import { Distance, Field } from "./parts.js";
 import { preferences } from "./preferences.js";
 
 const KINDS = [["delay", "From now"], ["at", "At a time"], ["shift", "Earlier or later"]];
+
+/** A choice of one of some values, `[value, label]`. */
+const Choice = ({ name, legend, choices, chosen, choose }) => html`<fieldset class="choice"><legend>${legend}</legend>
+  <div class="segments">${choices.map(([value, label]) => html`<label key=${value}>
+    <input type="radio" name=${name} checked=${chosen === value} onChange=${() => choose(value)} /><span>${label}</span></label>`)}
+  </div></fieldset>`;
+
+/** Says which moment a local time is. */
+function Meaning({ moments, at, zone, choose }) {
+  if (moments === null) return null;
+  if (moments.length === 0) return html`<p class="problem" role="alert">There is no such time: clocks are set forward over it.</p>`;
+  const label = (moment) => offsetOf(Date.parse(moment), zone);
+  return html`${moments.length > 1 && html`<p class="problem" role="alert">This time comes twice, because clocks are set back.</p>
+      <${Choice} name="offset" legend="Which one" chosen=${at} choose=${choose} choices=${moments.map((moment) => [moment, label(moment)])} />`}
+    ${at && html`<p role="status">That is <strong>${at.replace("T", " ").replace(".000Z", "")} UTC</strong>, <${Distance} at=${at} />.</p>`}`;
+}
 
 /** What an action needs beside its jobs, as the API wants it, null while it is not complete; and its fields. `many` jobs can
  * be shifted and spread too. */
@@ -12,19 +28,20 @@ export function useDue(action, many) {
   const { zone } = useObservable(preferences);
   const [kind, setKind] = useState("delay");
   const [values, setValues] = useState({ delay: "30m", at: "", shift: "-15m", spread: "" });
+  const [chosen, setChosen] = useState(null);
   const field = (name, label, more) => html`<${Field} key=${name} label=${label} value=${values[name]} ...${more}
     onInput=${(event) => setValues({ ...values, [name]: event.target.value })} />`;
-  const value = kind === "at" ? instant(values.at, zone) : values[kind].trim();
+  const moments = instants(values.at, zone);
+  const at = moments?.length === 1 ? moments[0] : moments?.find((moment) => moment === chosen);
+  const value = kind === "at" ? at : values[kind].trim();
   const spreads = many && kind !== "shift";
   const spread = spreads && values.spread.trim() ? { spread: values.spread.trim() } : {};
   const spreadField = spreads && field("spread", "Spread over", { class: "short", placeholder: "no time" });
   if (action === "delete") return { due: {}, fields: null };
   if (action === "requeue") return { due: spread, fields: spreadField };
-  const fields = html`<fieldset class="choice"><legend>New due time</legend><div class="segments">
-      ${KINDS.slice(0, many ? 3 : 2).map(([name, label]) => html`<label key=${name}>
-        <input type="radio" name="kind" checked=${kind === name} onChange=${() => setKind(name)} /><span>${label}</span></label>`)}
-    </div></fieldset>
+  const fields = html`<${Choice} name="kind" legend="New due time" choices=${KINDS.slice(0, many ? 3 : 2)} chosen=${kind} choose=${setKind} />
     ${kind === "at" ? field("at", "At", { type: "datetime-local", step: 1 }) : field(kind, kind === "delay" ? "In" : "By", { class: "short" })}
+    ${kind === "at" && html`<${Meaning} moments=${moments} at=${at} zone=${zone} choose=${setChosen} />`}
     ${spreadField}`;
   return { due: value ? { [kind]: value, ...spread } : null, fields };
 }

@@ -52,27 +52,55 @@ export const clockOf = (at, zone) => (zone === "utc" ? at : at - new Date(at).ge
 
 const DAY = 86_400_000;
 
-/** A moment as an input for a date and a time has it, and back as RFC 3339; null if there is none. */
+/** A moment as an input for a date and a time has it. */
 export const localText = (at, zone) => new Date(clockOf(Date.parse(at), zone)).toISOString().slice(0, 19);
 
-export function instant(text, zone) {
-  const at = new Date(zone === "utc" ? `${text}Z` : text);
-  return Number.isNaN(at.getTime()) ? null : at.toISOString();
+/** The moments at which the clock of a zone shows what such an input has, as RFC 3339. There is none when clocks are set forward
+ * over it, and there are two when they are set back over it; null if the text is no time. */
+export function instants(text, zone) {
+  const shown = Date.parse(`${text}Z`);
+  if (Number.isNaN(shown)) return null;
+  // Clocks are set at most once within two days.
+  const offsets = [shown - DAY, shown + DAY].map((at) => clockOf(at, zone) - at);
+  const moments = [...new Set(offsets.map((offset) => shown - offset))].sort((one, other) => one - other);
+  return moments.filter((at) => clockOf(at, zone) === shown).map((at) => new Date(at).toISOString());
+}
+
+/** The edge of a span of time that such an input has: of two moments the one that makes the span longer, for none the time that
+ * clocks are set to. */
+export function edgeOf(text, zone, isEnd) {
+  const moments = instants(text, zone);
+  if (moments === null) return null;
+  return (isEnd ? moments.at(-1) : moments[0]) ?? new Date(text).toISOString();
+}
+
+const shownOffset = (at, zone) => {
+  const options = { timeZone: timeZone(zone), timeZoneName: "shortOffset" };
+  return new Intl.DateTimeFormat("en-GB", options).formatToParts(at).find(({ type }) => type === "timeZoneName").value;
+};
+
+/** How far a zone is ahead of UTC at a moment: "GMT+1". */
+export const offsetOf = (at, zone) => (zone === "utc" ? "UTC" : shownOffset(at, zone));
+
+/** The options that show the offset of these moments, unless it is the present one, which the foot of the page has. */
+function offsetOptions(moments, now, zone) {
+  const present = clockOf(now, zone) - now;
+  return moments.every((at) => clockOf(at, zone) - at === present) ? {} : { timeZoneName: "shortOffset" };
 }
 
 /** A span of time: "Sun 22 Nov, 09:00–09:15", "22–25 Nov 2026". */
-export function spanText(from, to, zone) {
+export function spanText(from, to, now, zone) {
   const isDays = [from, to].every((edge) => clockOf(edge, zone) % DAY === 0);
   const options = { timeZone: timeZone(zone), hourCycle: "h23", day: "numeric", month: "short" };
   if (isDays || to - from > 2 * DAY) options.year = "numeric";
   else options.weekday = "short";
-  if (!isDays) options.hour = options.minute = "2-digit";
+  if (!isDays) Object.assign(options, { hour: "2-digit", minute: "2-digit" }, offsetOptions([from, to], now, zone));
   return new Intl.DateTimeFormat("en-GB", options).formatRange(from, isDays ? to - 1 : to);
 }
 
 export function moment(at, now, zone) {
   const day = (ms, options) => formatted(ms, zone, options);
-  const time = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
+  const time = { hour: "2-digit", minute: "2-digit", second: "2-digit", ...offsetOptions([at], now, zone) };
   const full = { year: "numeric", month: "short", day: "numeric" };
   const [shown, today] = [day(at, full), day(now, full)];
   if (shown === today) return day(at, time);
@@ -80,10 +108,10 @@ export function moment(at, now, zone) {
   return `${sameYear ? day(at, { month: "short", day: "numeric" }) : shown}, ${day(at, time)}`;
 }
 
+/** A zone and its present offset: "America/New_York (GMT-5)". */
 export function zoneName(zone, now) {
   if (zone === "utc") return "UTC";
-  const parts = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" }).formatToParts(now);
-  return parts.find((part) => part.type === "timeZoneName")?.value ?? "local time";
+  return `${new Intl.DateTimeFormat().resolvedOptions().timeZone} (${offsetOf(now, zone)})`;
 }
 
 export function bytes(number) {

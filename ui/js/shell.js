@@ -122,7 +122,7 @@ export function Shell({ title, signsIn, children }) {
     <${Warning} />
     <main tabindex="-1" id="main">${children}</main>
     <footer>
-      <span>Times in ${zoneName(zone, now)}</span>
+      <span>Times in ${zoneName(zone, now)}${zone !== "utc" && ", or with their own offset"}</span>
       <button class="link" onClick=${() => setShowsKeys(true)}>Keys</button>
       ${token && html`<button class="link" onClick=${signOut}>Sign out</button>`}
     </footer>

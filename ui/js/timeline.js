@@ -94,7 +94,7 @@ export function labelsOf({ from, to, bars }, zone, most) {
 const total = (numbers) => numbers.reduce((all, jobs) => all + jobs, 0);
 
 /** The name and the jobs of the bars from `first` to `last`, in words. Bar -1 is what is overdue, one after the last what lies outside. */
-export function inWords(figures, view, first, last, zone) {
+export function inWords(figures, view, first, last, now, zone) {
   const { bars, topics } = figures;
   const read = (one) => (first < 0 ? one.ready : first < bars.length ? total(one.counts.slice(first, last + 1)) : one.outside);
   const jobs = read(figures);
@@ -102,7 +102,7 @@ export function inWords(figures, view, first, last, zone) {
   const others = jobs - total(named.map(([, jobs]) => jobs));
   const parts = named.map(([topic, jobs]) => `${topic} ${count(jobs)}`);
   if (parts.length > 0 && others > 0) parts.push(`others ${count(others)}`);
-  const name = first < 0 ? "Overdue" : first < bars.length ? spanText(bars[first].from, bars[last].to, zone) : outsideOf(view);
+  const name = first < 0 ? "Overdue" : first < bars.length ? spanText(bars[first].from, bars[last].to, now, zone) : outsideOf(view);
   return [name, `${counted(jobs, "job")}${parts.length > 0 ? `; ${parts.join(", ")}` : ""}`];
 }
 

@@ -3,7 +3,7 @@ import { html, useId, useObservable } from "../lib.js";
 import { query, setQuery } from "../address.js";
 import { useQuestion } from "../bulk.js";
 import { filterOf } from "../filter.js";
-import { instant, localText } from "../format.js";
+import { edgeOf, localText } from "../format.js";
 import { JobList } from "../joblist.js";
 import { Field, STATES } from "../parts.js";
 import { preferences } from "../preferences.js";
@@ -15,7 +15,7 @@ function Filter({ filter }) {
   const { zone } = useObservable(preferences);
   const state = useId();
   const time = (name, label) => html`<${Part} label=${label} type="datetime-local" step="1" value=${filter[name] ? localText(filter[name], zone) : ""}
-    onChange=${(event) => setQuery({ [name]: instant(event.target.value, zone) })} />`;
+    onChange=${(event) => setQuery({ [name]: edgeOf(event.target.value, zone, name === "to") })} />`;
   return html`<form class="card filters" onSubmit=${(event) => event.preventDefault()}>
     <div><label for=${state}>State</label>
       <select id=${state} value=${filter.state} onChange=${(event) => setQuery({ state: event.target.value, reason_prefix: null })}>
