@@ -20,13 +20,13 @@ enum Disk {
 }
 
 impl Disk {
-    /// A mount namespace with a file system of 200 MiB at `small`.
+    /// A mount namespace with a file system of 160 MiB at `small`.
     fn mount(self) -> Result<MountNamespace, String> {
         let namespace = MountNamespace::open()?;
         namespace.run(match self {
-            Self::Memory => "mkdir small; mount -t tmpfs -o size=200m none small",
+            Self::Memory => "mkdir small; mount -t tmpfs -o size=160m none small",
             Self::Ext4 => {
-                "mkdir small; truncate -s 200M small.img; mkfs.ext4 -q -m 0 small.img; mount -o loop small.img small"
+                "mkdir small; truncate -s 160M small.img; mkfs.ext4 -q -m 0 small.img; mount -o loop small.img small"
             }
         })?;
         Ok(namespace)
@@ -63,7 +63,7 @@ fn patch_until_refused(worker: &mut Worker<'_>) -> usize {
     }
     let waiting = worker.ids(|state| matches!(state, JobState::Ready | JobState::Delayed));
     let refused = waiting.iter().position(|id| worker.patch(id, 240_000) != Outcome::Done);
-    refused.expect("200 MiB do not hold 900 bodies of 240 kB")
+    refused.expect("160 MiB do not hold 900 bodies of 240 kB")
 }
 
 /// Asserts that every call that would make the store larger is refused.
