@@ -16,24 +16,17 @@ use crate::{
 /// Moves a slot to another server as an operator's tool does, one key after the other, with a pause after each, during which
 /// clients find some keys on either server. Returns the number of keys.
 fn migrate_slot(cluster: &Cluster, slot: u16, to: usize, pause: Duration) -> usize {
-    let from = cluster.owner_of(slot, to);
-    let (from_id, to_id, number) = (cluster.id(from), cluster.id(to), slot.to_string());
-    let port = cluster.servers[to].port.to_string();
-    let (mut source, mut target) = (cluster.node(from), cluster.node(to));
-    target.call(&["CLUSTER", "SETSLOT", &number, "IMPORTING", &from_id]);
-    source.call(&["CLUSTER", "SETSLOT", &number, "MIGRATING", &to_id]);
-    let mut moved = 0;
-    wait(pause);
-    while let Some(key) = source.call(&["CLUSTER", "GETKEYSINSLOT", &number, "1"]).list().pop() {
-        source.call(&["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS", &key.text()]);
-        moved += 1;
+    let (from, to_id, number) = (cluster.owner_of(slot, to), cluster.id(to), slot.to_string());
+    let mut pauses = 0;
+    cluster.move_keys(slot, to, || {
+        pauses += 1;
         wait(pause);
-    }
+    });
     // The new owner first: if no server owned the slot for a moment, each would redirect clients to the other.
-    for node in [&mut target, &mut source] {
-        node.call(&["CLUSTER", "SETSLOT", &number, "NODE", &to_id]);
+    for node in [to, from] {
+        cluster.node(node).call(&["CLUSTER", "SETSLOT", &number, "NODE", &to_id]);
     }
-    moved
+    pauses - 1
 }
 
 #[expect(clippy::disallowed_methods, reason = "slows down the move, while the clients continue")]

@@ -207,10 +207,8 @@ async fn a_slot_that_moves_to_an_unreachable_server_delays_only_its_own_jobs() {
     let server = serve(&cluster, &prefix, "", directory.path());
     // The slot of the settings does not move.
     let moving = slot(&prefix, 3);
-    let owner = cluster.owner_of(moving, 0);
-    let (number, from, to) = (moving.to_string(), cluster.id(owner), cluster.id(empty));
-    cluster.node(empty).call(&["CLUSTER", "SETSLOT", &number, "IMPORTING", &from]);
-    cluster.node(owner).call(&["CLUSTER", "SETSLOT", &number, "MIGRATING", &to]);
+    let (number, to) = (moving.to_string(), cluster.id(empty));
+    cluster.move_keys(moving, empty, || {});
     let address = server.address;
     let callers: Vec<_> = ids("asked", |shard| shard == 3)
         .take(20)

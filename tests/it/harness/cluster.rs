@@ -139,6 +139,20 @@ impl Cluster {
         )
     }
 
+    /// Begins to move a slot to another server: moves all of its keys. Calls `pause` before the first one and after each.
+    pub fn move_keys(&self, slot: u16, to: usize, mut pause: impl FnMut()) {
+        let from = self.owner_of(slot, to);
+        let (mut source, number) = (self.node(from), slot.to_string());
+        let port = self.servers[to].port.to_string();
+        self.node(to).call(&["CLUSTER", "SETSLOT", &number, "IMPORTING", &self.id(from)]);
+        source.call(&["CLUSTER", "SETSLOT", &number, "MIGRATING", &self.id(to)]);
+        pause();
+        while let Some(key) = source.call(&["CLUSTER", "GETKEYSINSLOT", &number, "1"]).list().pop() {
+            source.call(&["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS", &key.text()]);
+            pause();
+        }
+    }
+
     /// The number of subscribers to `channel` at each server.
     pub fn subscribers(&self, channel: &str) -> Vec<i64> {
         let at = |n| self.node(n).call(&["PUBSUB", "NUMSUB", channel]).list()[1].int();

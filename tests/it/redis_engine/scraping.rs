@@ -1,12 +1,9 @@
 //! What it costs Redis to read many topics: a scrape of the metrics, sorted topics, topics that begin with a prefix.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use linger::{
-    clock::ManualClock,
+    clock::{Clock, ManualClock, SystemClock},
     job::{Timestamp, TopicFilter},
     metrics::{MAX_TOPICS, Metrics},
     queue::{Limits, Queue, StoreEvents, TopicSort},
@@ -31,11 +28,28 @@ async fn calls(raw: &Raw, name: &str) -> usize {
     line.map_or(0, |line| line.split(',').next().and_then(|calls| calls.parse().ok()).expect("a number"))
 }
 
-/// How often the sweep may have read settings since a moment: once in each of its rounds, and a busy machine gives it time
-/// for many.
-fn readings_of_settings(since: Instant) -> usize {
-    const ROUND: Duration = Duration::from_millis(500);
-    usize::try_from(since.elapsed().as_millis() / ROUND.as_millis()).expect("a number") + 2
+/// What the sweep may have done since this began. A busy machine gives it time for much.
+struct Sweeps {
+    clock: SystemClock,
+    began: Timestamp,
+}
+
+impl Sweeps {
+    fn begin() -> Self {
+        let clock = SystemClock::new();
+        Self { began: clock.now(), clock }
+    }
+
+    /// How often so much time has passed, rounded down.
+    fn times(&self, interval_ms: i64) -> usize {
+        let passed_ms = self.clock.now().as_millis() - self.began.as_millis();
+        usize::try_from(passed_ms / interval_ms).expect("this clock never goes back")
+    }
+
+    /// How often the sweep has read the settings at most: once in each round.
+    fn readings_of_settings(&self) -> usize {
+        self.times(500) + 2
+    }
 }
 
 /// Adds a ready job to each of so many topics, whose names end in `end`.
@@ -60,7 +74,7 @@ async fn a_scrape_reads_all_topics_once_however_many_there_are() {
     clock.advance(seconds(7));
     let queue = Queue::new(store, &events, clock.clone(), Limits::default(), metrics.queue.clone());
     let raw = Raw::connect(&server.url()).await;
-    let (before, reads, began) = (scripts(&raw).await, calls(&raw, "hgetall").await, Instant::now());
+    let (before, reads, sweeps) = (scripts(&raw).await, calls(&raw, "hgetall").await, Sweeps::begin());
     let scrapes = futures_util::future::join_all((0..6).map(|_| queue.refresh_metrics())).await;
     assert!(scrapes.into_iter().all(|scrape| scrape.is_ok()));
     let ran = scripts(&raw).await - before;
@@ -69,7 +83,7 @@ async fn a_scrape_reads_all_topics_once_however_many_there_are() {
     assert!(ran < MAX_TOPICS + slices + 200, "{ran} scripts for {TOPICS} topics");
     // The counts of a shard are read whole: once for the scrape, and at most once by the sweep meanwhile.
     let reads = calls(&raw, "hgetall").await - reads;
-    let most = 2 * usize::from(SHARDS) + readings_of_settings(began);
+    let most = 2 * usize::from(SHARDS) + sweeps.readings_of_settings();
     assert!(reads <= most, "{reads} times all counts of a shard");
     let page = metrics.encode();
     let shown = |start: &str, end: &str| {
@@ -130,18 +144,16 @@ async fn callers_and_the_pages_of_a_list_share_a_reading_of_the_counts() {
     let reads = async || calls(&raw, "hgetall").await + calls(&raw, "hscan").await;
     // Two readings, one of which may have begun before the last caller came, another one whenever that has been kept for two
     // seconds, and those of the sweep.
-    let most = |began: Instant| {
-        let renewed = usize::try_from(began.elapsed().as_secs() / 2).expect("a number");
-        (3 + renewed) * usize::from(SHARDS) + readings_of_settings(began)
-    };
-    let (before, began) = (reads().await, Instant::now());
+    let most =
+        |sweeps: &Sweeps| (3 + sweeps.times(2_000)) * usize::from(SHARDS) + sweeps.readings_of_settings();
+    let (before, sweeps) = (reads().await, Sweeps::begin());
     let lists = (0..16).map(|_| store.topics(ALL, None, 10));
     for list in futures_util::future::join_all(lists).await {
         assert_eq!(list.expect("lists").len(), 10);
     }
     let shared = reads().await - before;
-    assert!(shared <= most(began), "{shared} readings of a shard for 16 callers");
-    let (before, began, mut found, mut after) = (reads().await, Instant::now(), 0, None);
+    assert!(shared <= most(&sweeps), "{shared} readings of a shard for 16 callers");
+    let (before, sweeps, mut found, mut after) = (reads().await, Sweeps::begin(), 0, None);
     loop {
         let page = store.topics(ALL, after.as_ref(), 50).await.expect("lists");
         found += page.len();
@@ -152,7 +164,7 @@ async fn callers_and_the_pages_of_a_list_share_a_reading_of_the_counts() {
     }
     let walked = reads().await - before;
     assert_eq!(found, TOPICS);
-    assert!(walked <= most(began), "{walked} readings of a shard for 21 pages");
+    assert!(walked <= most(&sweeps), "{walked} readings of a shard for 21 pages");
     add(&*store, AddJob { topic: topic("a"), ..job("new") }).await;
     assert_eq!(store.topics(ALL, None, 1).await.expect("lists")[0].0, topic("a"), "a first page is not old");
 }
