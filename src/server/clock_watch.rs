@@ -16,7 +16,8 @@ const STEP_US: i64 = 1_000_000;
 
 /// Compares the clocks until `until`.
 pub(super) async fn watch(clock: Arc<SystemClock>, metrics: ClockMetrics, until: CancellationToken) {
-    let mut detector = StepDetector { last_drift_us: clock.compare_with_wall() };
+    // The clock began with the wall clock.
+    let mut detector = StepDetector { last_drift_us: 0 };
     loop {
         let drift_us = clock.compare_with_wall();
         metrics.set_drift(drift_us as f64 / 1e6);

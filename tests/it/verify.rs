@@ -185,11 +185,16 @@ fn verifying_redis_writes_nothing() {
         assert_eq!(server.call("POST", "/jobs", &job).status, 201);
     }
     server.kill();
-    // Only a server compacts lists and restores a lost layout.
-    client.call(&["DEL", "{linger}:meta"]);
+    // Only a server compacts lists.
     let before = client.call(&["DEBUG", "DIGEST"]);
     let sound = verify();
     assert_eq!(sound.status.code(), Some(0), "{}{}", stdout(&sound), stderr(&sound));
+    assert_eq!(client.call(&["DEBUG", "DIGEST"]), before, "the verification wrote something");
+    client.call(&["DEL", "{linger}:meta"]);
+    let before = client.call(&["DEBUG", "DIGEST"]);
+    let lost = verify();
+    assert_eq!(lost.status.code(), Some(1), "{}{}", stdout(&lost), stderr(&lost));
+    assert!(stderr(&lost).contains("was emptied or replaced"), "{}", stderr(&lost));
     assert_eq!(client.call(&["DEBUG", "DIGEST"]), before, "the verification wrote something");
 }
 

@@ -147,7 +147,7 @@ fn a_burst_is_measured() {
         ("other topic before", false, true),
         ("other topic meanwhile", false, true),
     ];
-    let found = run_scenario("burst", &["--seconds", "2"], &steps);
+    let found = run_scenario("burst", &["--seconds", "5"], &steps);
     assert_eq!(found["rows"][0]["latency_ms"]["count"], 200);
     assert!(metric(&found, 0, "first_ms") <= metric(&found, 0, "last_ms"), "{found}");
     let others = metric(&found, 1, "count") + metric(&found, 2, "count");
