@@ -22,10 +22,15 @@ fn a_lock_of_another_program_makes_the_server_unready_until_it_is_released() {
     server.wait_until_unready();
     // A check that waits for the lock has no answer at first.
     let time_limit = TimeLimit::new();
-    while !readiness(&server).contains("locked by another program") {
-        time_limit.check(|| readiness(&server));
+    let body = loop {
+        let body = readiness(&server);
+        if body.contains("locked by another program") {
+            break body;
+        }
+        time_limit.check(|| body);
         time_limit.pause_thread();
-    }
+    };
+    assert!(!body.contains("does not answer"), "{body}");
     assert_eq!(server.metric("linger_store_up"), Some(0.0));
     let refused = server.call("POST", "/jobs", r#"{"topic":"t","id":"b"}"#);
     assert_eq!((refused.status, refused.json()["code"].as_str()), (503, Some("store_unavailable")));

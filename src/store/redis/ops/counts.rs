@@ -138,7 +138,7 @@ impl CountsReader {
             let mut page = reply.list()?;
             while !page.is_empty() {
                 let (field, count) = (page.text()?, page.value()?.as_u64());
-                // Ignore a value that is no count, because somebody else wrote it; the sweep mends it.
+                // Another program may have written a value that is no count: the sweep mends it.
                 if let Some(count) = count {
                     fields.insert(field, count);
                 }
