@@ -60,6 +60,38 @@ async fn a_primary_that_becomes_a_replica_is_unavailable_until_it_is_promoted() 
     assert!(matches!(add_any(store, job("a")).await, Added::Created(_)));
 }
 
+/// Beside a load the time for a call ends in the middle of an attempt, which then has no answer.
+async fn a_call_that_was_refused_keeps_the_reason_when_its_last_attempt_is_cut_off() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.port).await;
+    // One attempt may take all of the time, and the silence must not end the connection first.
+    let (retry_for, unresponsive_timeout) = (seconds(2), seconds(30));
+    let options = Options { mode: proxy.mode(), retry_for, unresponsive_timeout, ..options() };
+    let process = Process::start(&Options { command_timeout: retry_for, ..options }).await;
+    let raw = Raw::connect(&server.url()).await;
+    raw.send(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    proxy.arm_marked_then("victim", Fault::Late(millis(20)), Fault::SilentBefore);
+    let added = process.store.add(vec![job("victim")]).await;
+    let (injected, _) = proxy.disarm();
+    assert!(injected >= 2, "no attempt was cut off");
+    assert_lacks_replicas(added);
+}
+
+/// Calls that wait for one in flight, too long to be made after it, have the reason from that one.
+async fn calls_that_wait_for_a_refused_one_have_its_reason() {
+    let server = RedisServer::start();
+    let options = Options { shards: Some(1), ..Options::new(&server.url()) };
+    let process = Process::start(&options).await;
+    let raw = Raw::connect(&server.url()).await;
+    raw.send(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    let adds = ["a", "b", "c"].map(|name| process.store().add(vec![job(name)]));
+    futures_util::future::join_all(adds).await.into_iter().for_each(assert_lacks_replicas);
+}
+
+fn assert_lacks_replicas(added: linger::store::Result<Vec<Added>>) {
+    assert!(matches!(&added, Err(Error::Refused { cause, .. }) if cause.contains("NOREPLICAS")), "{added:?}");
+}
+
 /// Sends a command on a new connection and returns the first bytes of the reply.
 fn send_raw(port: u16, command: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
@@ -125,6 +157,8 @@ async fn a_server_that_cannot_be_used_is_an_error_in_time_and_is_used_again() {
         Box::pin(a_primary_that_becomes_a_replica_is_unavailable_until_it_is_promoted()),
         Box::pin(a_server_that_loads_its_file_is_unavailable_and_then_serves()),
         Box::pin(a_stopped_server_is_an_error_in_time_and_is_used_when_it_continues()),
+        Box::pin(a_call_that_was_refused_keeps_the_reason_when_its_last_attempt_is_cut_off()),
+        Box::pin(calls_that_wait_for_a_refused_one_have_its_reason()),
     );
 }
 

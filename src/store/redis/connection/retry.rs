@@ -87,7 +87,7 @@ impl ScriptClient {
         let retry_until_us = started_us.saturating_add(micros(retry_for));
         let give_up_us = started_us.saturating_add(micros(retry_for.max(timeout)));
         let (mut next, mut pause, mut retried) = (NextAttempt::default(), PAUSE.0, false);
-        let mut effective_until_us = started_us;
+        let (mut effective_until_us, mut last_fault) = (started_us, None);
         loop {
             // The first attempt is made even while closing: it may return jobs that were reserved meanwhile.
             if retried && self.context.closing.is_cancelled() {
@@ -127,9 +127,13 @@ impl ScriptClient {
             }
             let node = node.as_ref().ok().map(|(node, _)| node);
             if !self.prepare_retry(&fault, call.slot, node, retry_until_us, &mut next).await {
-                if clock.now_micros().saturating_add(micros(pause)) >= retry_until_us {
-                    return Err(self.give_up(&call, fault, effective_until_us).await);
+                let now_us = clock.now_micros();
+                if now_us.saturating_add(micros(pause)) >= retry_until_us {
+                    // An attempt that was cut off says less than the one before it: the server may well answer.
+                    let told = last_fault.filter(|_| now_us >= give_up_us).unwrap_or(fault);
+                    return Err(self.give_up(&call, told, effective_until_us).await);
                 }
+                last_fault = Some(fault);
                 clock.sleep(pause).await;
                 pause = (pause * 2).min(PAUSE.1);
             }

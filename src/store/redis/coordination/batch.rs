@@ -88,8 +88,10 @@ impl<C: BatchCall> CallBatcher<C> {
         };
         match queued {
             Ok(items) => {
-                let _in_flight = CallInFlight { batcher: self.0.clone(), shard };
-                self.0.call.call(shard, items, since_us).await
+                let mut in_flight = CallInFlight { batcher: self.0.clone(), shard, fault: None };
+                let outcomes = self.0.call.call(shard, items, since_us).await;
+                in_flight.fault = outcomes.as_ref().err().cloned();
+                outcomes
             }
             Err(queued) => self.wait(shard, queued).await,
         }
@@ -132,12 +134,15 @@ impl<C: BatchCall> BatchQueue<C> {
         at.map(|at| self.waiting.remove(at)).is_some()
     }
 
-    /// The next requests to share a call, of those that came at `earliest_us` or later. Without any, the queue is no
-    /// longer busy.
-    fn next_batch(&mut self, earliest_us: i64) -> Vec<BatchRequest<C>> {
-        // Drop requests whose caller is gone: running them late could undo newer work. Also drop those whose caller
-        // will not wait for the reply: it learns that nothing happened.
-        self.waiting.retain(|request| !request.reply.is_closed() && request.since_us >= earliest_us);
+    /// Removes the requests that came before `earliest_us`, whose callers will not wait for another call.
+    fn take_expired(&mut self, earliest_us: i64) -> Vec<BatchRequest<C>> {
+        self.waiting.extract_if(.., |request| request.since_us < earliest_us).collect()
+    }
+
+    /// The next requests to share a call. Without any, the queue is no longer busy.
+    fn next_batch(&mut self) -> Vec<BatchRequest<C>> {
+        // Drop requests whose caller is gone: running them late could undo newer work.
+        self.waiting.retain(|request| !request.reply.is_closed());
         let (mut items, mut bytes) = (0, 0);
         let batch = self.waiting.iter().take_while(|request| {
             let fits = items == 0 || (items < LIMIT.0 && bytes < LIMIT.1);
@@ -155,6 +160,8 @@ impl<C: BatchCall> BatchQueue<C> {
 struct CallInFlight<C: BatchCall> {
     batcher: Arc<BatcherState<C>>,
     shard: Shard,
+    /// Why it failed, if it did.
+    fault: Option<Error>,
 }
 
 impl<C: BatchCall> Drop for CallInFlight<C> {
@@ -162,9 +169,16 @@ impl<C: BatchCall> Drop for CallInFlight<C> {
         let context = &self.batcher.context;
         let longest_wait = context.options.retry_for.max(context.options.command_timeout);
         let earliest_us = context.now_us() - micros(longest_wait - MIN_WAIT.min(longest_wait / 2));
-        let requests = self.batcher.lock(self.shard).next_batch(earliest_us);
+        let (expired, requests) = {
+            let mut queue = self.batcher.lock(self.shard);
+            (queue.take_expired(earliest_us), queue.next_batch())
+        };
+        for request in expired {
+            // What made this call fail is also what these callers waited for in vain. Nothing happened for them.
+            let _ = request.reply.send(Err(self.fault.clone().unwrap_or_else(not_in_time)));
+        }
         if !requests.is_empty() {
-            let in_flight = Self { batcher: self.batcher.clone(), shard: self.shard };
+            let in_flight = Self { batcher: self.batcher.clone(), shard: self.shard, fault: None };
             // Spawned, so that the current caller returns at once.
             context.spawn(serve(in_flight, requests));
         }
@@ -172,13 +186,14 @@ impl<C: BatchCall> Drop for CallInFlight<C> {
 }
 
 /// Makes one call for all requests.
-async fn serve<C: BatchCall>(in_flight: CallInFlight<C>, requests: Vec<BatchRequest<C>>) {
+async fn serve<C: BatchCall>(mut in_flight: CallInFlight<C>, requests: Vec<BatchRequest<C>>) {
     let counts: Vec<usize> = requests.iter().map(|request| request.items.len()).collect();
     let since_us = requests.first().map_or(0, |first| first.since_us);
     let (items, callers): (Vec<_>, Vec<_>) =
         requests.into_iter().map(|request| (request.items, request.reply)).unzip();
     let items = items.into_iter().flatten().collect();
     let outcomes = in_flight.batcher.call.call(in_flight.shard, items, since_us).await;
+    in_flight.fault = outcomes.as_ref().err().cloned();
     let mut outcomes = outcomes.map(Vec::into_iter);
     for (caller, count) in callers.into_iter().zip(counts) {
         let share = outcomes.as_mut().map(|outcomes| outcomes.by_ref().take(count).collect());
