@@ -28,7 +28,7 @@ use crate::{
 
 /// The topic with a URL, which signs its calls, and the topic without one.
 pub const HOOKS: &str = "hooks";
-const OWN: &str = "own";
+pub const OWN: &str = "own";
 /// The port of the topic's URL, and those of the URLs that jobs have.
 const HOOKS_PORT: usize = 0;
 const OWN_PORTS: [usize; 2] = [1, 2];

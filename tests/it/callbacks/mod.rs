@@ -22,7 +22,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use tempfile::TempDir;
 
-use self::load::{CallLoad, CallReport, HOOKS, run};
+use self::load::{CallLoad, CallReport, HOOKS, OWN, run};
 use crate::{
     harness::{
         process::Server,
@@ -125,7 +125,7 @@ async fn every_job_of_a_load_on_the_embedded_engine_is_called() {
     let load = run(plan(), &[server.address], async |_| {}).await;
     load.report.print("callbacks_embedded", 0);
     load.assert_clean();
-    assert_no_call_was_repeated(&load);
+    assert_no_call_was_repeated(&load, &server);
     assert!(server.stop().success());
     home.assert_verified();
 }
@@ -137,18 +137,20 @@ async fn every_job_of_a_load_on_redis_is_called() {
     let load = run(plan(), &[server.address], async |_| {}).await;
     load.report.print("callbacks_redis", 0);
     load.assert_clean();
-    assert_no_call_was_repeated(&load);
+    assert_no_call_was_repeated(&load, &server);
     assert!(server.stop().success());
     home.assert_verified();
 }
 
-/// Without faults, a job that was answered with 204 is not called again.
+/// Without faults, a job that was answered with 204 is not called again, unless the server says that it could not finish
+/// the job in time.
 #[track_caller]
-fn assert_no_call_was_repeated(load: &CallReport) {
+fn assert_no_call_was_repeated(load: &CallReport, server: &Server) {
     let calls = load.receiver.calls();
     let once = calls.iter().filter(|call| call.job().starts_with("ok-"));
     let again: Vec<&str> = once.filter(|call| call.attempt() > 1).map(Call::job).collect();
-    assert!(again.is_empty(), "{again:?}");
+    let lost: f64 = [HOOKS, OWN].map(|topic| behavior::callbacks_total(server, topic, "lost")).iter().sum();
+    assert!(again.len() as f64 <= lost, "{lost} were lost: {again:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

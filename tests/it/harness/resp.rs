@@ -61,7 +61,7 @@ pub struct Resp {
 }
 
 impl Resp {
-    /// Connects; no answer takes longer than ten seconds.
+    /// Connects; no answer takes longer than a minute, also on a busy machine.
     pub fn connect(address: SocketAddr) -> Result<Self> {
         Self::connect_with(address, None)
     }
@@ -70,7 +70,7 @@ impl Resp {
     pub fn connect_with(address: SocketAddr, tls: Option<&CertificateFiles>) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         let stream: Box<dyn Stream> = match tls {
             None => Box::new(stream),
             Some(files) => Box::new(StreamOwned::new(tls_to_localhost(files), stream)),
