@@ -216,7 +216,7 @@ pub struct HistoryEntry {
     /// How long the attempt lasted.
     #[serde(default, deserialize_with = "some_seconds")]
     pub took: Option<Duration>,
-    /// How the attempt ended: `released`, `expired` or `buried`; later servers may have more.
+    /// How the attempt ended: `released`, `timed_out` or `buried`; later servers may have more.
     pub ended: Option<String>,
     /// Why, in the worker's words.
     pub reason: Option<String>,

@@ -61,7 +61,7 @@ pub enum AttemptEnd {
     /// The worker released the job.
     Released,
     /// The TTR ended.
-    Expired,
+    TimedOut,
     /// The worker buried the job.
     Buried,
 }
@@ -72,7 +72,7 @@ impl AttemptEnd {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Released => "released",
-            Self::Expired => "expired",
+            Self::TimedOut => "timed_out",
             Self::Buried => "buried",
         }
     }
@@ -134,7 +134,7 @@ fn encode_entry(HistoryEntry { at, by, event }: &HistoryEntry) -> Vec<u8> {
         HistoryEvent::Attempt { number, took, end, reason } => {
             let kind = match end {
                 AttemptEnd::Released => 1,
-                AttemptEnd::Expired => 2,
+                AttemptEnd::TimedOut => 2,
                 AttemptEnd::Buried => 3,
             };
             (kind, *number, *took, reason.as_ref().map_or("", Reason::as_str))
@@ -174,7 +174,7 @@ fn decode_entry(bytes: &[u8]) -> Option<HistoryEntry> {
     };
     let event = match kind {
         1 => attempt(AttemptEnd::Released)?,
-        2 => attempt(AttemptEnd::Expired)?,
+        2 => attempt(AttemptEnd::TimedOut)?,
         3 => attempt(AttemptEnd::Buried)?,
         4 => HistoryEvent::Requeued,
         5 => HistoryEvent::Rescheduled,

@@ -49,7 +49,7 @@ impl RetrySchedule {
 
     /// The wait after attempt `attempt` (counted from 1) has ended by its TTR.
     #[must_use]
-    pub fn after_expiry(&self, attempt: u32) -> Duration {
+    pub fn after_timeout(&self, attempt: u32) -> Duration {
         self.step(attempt).unwrap_or(Duration::ZERO)
     }
 
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     fn seconds(schedule: &RetrySchedule, attempt: u32) -> (u64, u64) {
-        (schedule.after_expiry(attempt).as_secs(), schedule.after_release(attempt).as_secs())
+        (schedule.after_timeout(attempt).as_secs(), schedule.after_release(attempt).as_secs())
     }
 
     #[test]
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_list_expiry_is_at_once_and_release_backs_off() {
+    fn without_a_list_a_timeout_is_at_once_and_release_backs_off() {
         let none = RetrySchedule::default();
         let waits: Vec<_> = [1, 2, 3, 10, 11, 1_000_000].map(|n| seconds(&none, n)).into();
         assert_eq!(waits, [(0, 1), (0, 2), (0, 4), (0, 512), (0, 600), (0, 600)]);

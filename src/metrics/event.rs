@@ -12,7 +12,7 @@ pub enum Event {
     /// Released by a worker.
     Released,
     /// Its reservation ended by its TTR.
-    Expired,
+    TimedOut,
     /// Became a dead letter.
     Buried,
     /// Deleted, purged or past its retention.
@@ -29,7 +29,7 @@ impl Event {
         (Self::Delivered, "linger_jobs_delivered", "Reservations delivered"),
         (Self::Finished, "linger_jobs_finished", "Jobs finished"),
         (Self::Released, "linger_jobs_released", "Jobs released by workers"),
-        (Self::Expired, "linger_jobs_expired", "Reservations ended by their TTR"),
+        (Self::TimedOut, "linger_jobs_timed_out", "Reservations ended by their TTR"),
         (Self::Buried, "linger_jobs_buried", "Jobs that became dead letters"),
         (Self::Deleted, "linger_jobs_deleted", "Jobs deleted, purged or past their retention"),
         (Self::Requeued, "linger_jobs_requeued", "Dead letters requeued"),

@@ -157,7 +157,7 @@ impl Queue {
         queue
     }
 
-    /// Makes delayed jobs ready, ends reservations and deletes expired dead letters, until `stop`. After an error of
+    /// Makes delayed jobs ready, ends reservations and deletes dead letters past their retention, until `stop`. After an error of
     /// the store it tries again, after a pause that doubles up to 2 s.
     pub async fn run_timer(&self, stop: CancellationToken) {
         self.timer.run(&self.health, stop).await;

@@ -127,9 +127,9 @@ impl Timer {
             let topic = moved.topic.as_str();
             match moved.kind {
                 MoveKind::Ready => self.metrics.became_ready(topic, moved.late),
-                MoveKind::Expired => self.metrics.count(Event::Expired, topic, 1),
+                MoveKind::TimedOut => self.metrics.count(Event::TimedOut, topic, 1),
                 MoveKind::Died => {
-                    self.metrics.count(Event::Expired, topic, 1);
+                    self.metrics.count(Event::TimedOut, topic, 1);
                     self.metrics.count(Event::Buried, topic, 1);
                 }
                 MoveKind::Forgotten => self.metrics.count(Event::Deleted, topic, 1),

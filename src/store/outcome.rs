@@ -144,7 +144,7 @@ pub enum MoveKind {
     /// Delayed to ready.
     Ready,
     /// Reserved back to ready or delayed: its TTR ended.
-    Expired,
+    TimedOut,
     /// Reserved to dead: its TTR ended and its attempts are used.
     Died,
     /// Dead to gone: its retention ended.

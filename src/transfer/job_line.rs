@@ -291,7 +291,7 @@ impl EntryLine {
     }
 
     fn parse(&self) -> Result<HistoryEntry, String> {
-        const ENDS: [AttemptEnd; 3] = [AttemptEnd::Released, AttemptEnd::Expired, AttemptEnd::Buried];
+        const ENDS: [AttemptEnd; 3] = [AttemptEnd::Released, AttemptEnd::TimedOut, AttemptEnd::Buried];
         let attempt = || {
             let ended = self.ended.as_deref()?;
             Some(HistoryEvent::Attempt {

@@ -6,7 +6,7 @@ import { Text, When } from "./parts.js";
 const By = ({ name }) => name && html` by <bdi class="mono"><${Text} text=${name} /></bdi>`;
 
 const attempt = ({ n, ended, took }) =>
-  `Attempt ${n} ${ended === "expired" ? `expired after ${duration(took)}` : `was ${ended} after ${duration(took)}`}`;
+  `Attempt ${n} ${ended === "timed_out" ? `timed out after ${duration(took)}` : `was ${ended} after ${duration(took)}`}`;
 
 const Entry = ({ entry, title }) => html`<li class="job">
   <div>${title}<${By} name=${entry.by} />

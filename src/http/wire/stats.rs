@@ -45,7 +45,7 @@ fn write_summary(object: &mut ObjectWriter<'_>, summary: &EventSummary) {
     object.number("delivered", summary.count(Event::Delivered));
     object.number("finished", summary.count(Event::Finished));
     object.number("released", summary.count(Event::Released));
-    object.number("expired", summary.count(Event::Expired));
+    object.number("timed_out", summary.count(Event::TimedOut));
     object.number("died", summary.count(Event::Buried));
     object.number("requeued", summary.count(Event::Requeued));
     object.number("deleted", summary.count(Event::Deleted));

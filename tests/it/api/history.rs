@@ -54,8 +54,7 @@ async fn a_worker_is_named_while_it_has_a_job_and_in_its_history(engine: Engine)
 
     pop(&api, "").await;
     api.advance_and_promote(seconds(60)).await;
-    let second =
-        json!({"kind": "attempt", "n": 2, "at": "2026-11-21T05:40:01.500Z", "took": 60, "ended": "expired"});
+    let second = json!({"kind": "attempt", "n": 2, "at": "2026-11-21T05:40:01.500Z", "took": 60, "ended": "timed_out"});
     assert_eq!(get(&api, "a").await["history"], json!([first, second]));
     let popped = pop(&api, "worker=w-2").await;
     let bury = json!({"receipt": popped["receipt"], "reason": "no such order"});

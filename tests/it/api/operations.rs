@@ -153,15 +153,15 @@ async fn every_promotion_is_counted(engine: Engine) {
         String::from_utf8(api.get("/metrics").await.expect(200).body.to_vec()).expect("text")
     };
     api.add(r#"{"topic":"delayed","delay":"5s"}"#).await;
-    api.add(r#"{"topic":"expired","ttr":"5s"}"#).await;
+    api.add(r#"{"topic":"timed-out","ttr":"5s"}"#).await;
     api.add(r#"{"topic":"died","ttr":"5s","max_attempts":1}"#).await;
-    api.pop("expired").await;
+    api.pop("timed-out").await;
     api.pop("died").await;
     let text = metrics_after(seconds(7)).await;
     assert_eq!(sample(&text, r#"linger_ready_lateness_seconds_count{topic="delayed"} "#), "1");
     assert_eq!(sample(&text, r#"linger_ready_lateness_seconds_sum{topic="delayed"} "#), "2.0");
-    assert_eq!(sample(&text, r#"linger_jobs_expired_total{topic="expired"} "#), "1");
-    assert_eq!(sample(&text, r#"linger_jobs_expired_total{topic="died"} "#), "1");
+    assert_eq!(sample(&text, r#"linger_jobs_timed_out_total{topic="timed-out"} "#), "1");
+    assert_eq!(sample(&text, r#"linger_jobs_timed_out_total{topic="died"} "#), "1");
     assert_eq!(sample(&text, r#"linger_jobs_buried_total{topic="died"} "#), "1");
     let text = metrics_after(seconds(100)).await;
     assert_eq!(sample(&text, r#"linger_jobs_deleted_total{topic="died"} "#), "1");

@@ -88,7 +88,7 @@ fn only_job(dead: bool, attempts: u32) -> FinalState {
 #[test]
 fn valid_histories_have_no_violations() {
     Script::added().delivered(15, 20, 1).finished(30, 40, "r1", Outcome::Done).assert_valid();
-    // A parked poll that was sent before the job, and an expired reservation.
+    // A parked poll that was sent before the job, and a reservation that timed out.
     Script::added()
         .delivered(0, 25, 1)
         .delivered(30, 100, 2)

@@ -220,7 +220,7 @@ async fn run(engine: &str, workers: usize, arguments: &[&str], variables: &[(&st
     let lost = added - held - dead - (at_once.len() + by_ttr.len()) as u64;
     println!(
         "proof: what=leavers_{engine}, runs={workers}, jobs={added}, given_back_at_once={given_back}, held_by_the_dead={held}, back_by_ttr={}, dead_after_their_one_delivery={dead}, clients={workers}, lost={lost}",
-        metric(&server, "expired", SHORT),
+        metric(&server, "timed_out", SHORT),
     );
     assert_eq!(lost, 0);
     // An attempt counts exactly if a connection took the job's bytes.

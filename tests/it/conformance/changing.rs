@@ -117,7 +117,7 @@ async fn a_job_rescheduled_to_the_past_is_ready_and_announced(fixture: StoreFixt
     }
     fixture.clock.advance(seconds(100));
     let moves = store.promote(10).await.expect("promotes").moves;
-    assert!(moves.iter().all(|moved| moved.kind == MoveKind::Expired), "nothing was left delayed: {moves:?}");
+    assert!(moves.iter().all(|moved| moved.kind == MoveKind::TimedOut), "nothing was left delayed: {moves:?}");
 }
 
 async fn a_job_rescheduled_to_the_future_waits_and_nudges_the_timer(fixture: StoreFixture) {

@@ -105,7 +105,7 @@ async fn every_end_of_an_attempt_is_remembered(fixture: StoreFixture) {
     let second = fixture.now();
     reserve_by(store, "w-2").await;
     fixture.advance_and_promote(seconds(60)).await;
-    let expired = attempt((2, second, Some("w-2")), seconds(60), AttemptEnd::Expired, None);
+    let expired = attempt((2, second, Some("w-2")), seconds(60), AttemptEnd::TimedOut, None);
     assert_eq!(history(store, "a").await, [released.clone(), expired.clone()]);
 
     let third = fixture.now();
@@ -140,7 +140,7 @@ async fn the_last_attempt_is_remembered_too(fixture: StoreFixture) {
             (millis(0), AttemptEnd::Released)
         } else {
             fixture.advance_and_promote(seconds(61)).await;
-            (seconds(61), AttemptEnd::Expired)
+            (seconds(61), AttemptEnd::TimedOut)
         };
         assert_eq!(get(store, name).await.state, State::Dead, "{name}");
         assert_eq!(history(store, name).await, [attempt((1, since, Some("w")), took, end, None)], "{name}");

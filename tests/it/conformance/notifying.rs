@@ -105,7 +105,7 @@ async fn a_promotion_returns_its_moves(fixture: StoreFixture) {
     told.sort_by_key(|(name, _, _)| *name);
     let late = seconds(2);
     let expected =
-        [("t", MoveKind::Ready, late), ("u", MoveKind::Expired, late), ("v", MoveKind::Died, late)];
+        [("t", MoveKind::Ready, late), ("u", MoveKind::TimedOut, late), ("v", MoveKind::Died, late)];
     assert_eq!(told, expected);
     assert_eq!((promoted.more, promoted.set_aside), (false, 0));
     assert_eq!(fixture.store.promote(100).await.expect("promotes").moves, []);

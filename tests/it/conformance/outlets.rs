@@ -306,7 +306,7 @@ async fn scopes_and_moves_name_the_topic(fixture: StoreFixture) {
     let moves = store.promote(10).await.expect("promotes").moves;
     assert_eq!(
         moves.iter().map(|moved| (moved.topic.as_str(), moved.kind)).collect::<Vec<_>>(),
-        [("t", MoveKind::Expired)]
+        [("t", MoveKind::TimedOut)]
     );
     assert_eq!(
         store.delete(&own, vec![id("a")]).await.expect("answers"),

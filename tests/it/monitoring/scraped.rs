@@ -109,7 +109,7 @@ fn prometheus_scrapes_every_metric_that_alerts_and_board_use_and_the_documentati
     assert_eq!(full.call("POST", "/jobs", r#"{"topic":"mail"}"#).status, 507);
     for job in ["linger-embedded", "linger-redis"] {
         prometheus.wait_for(&format!("linger_topic_resting_outlets{{job='{job}'}} > 0"));
-        prometheus.wait_for(&format!("linger_jobs_expired_total{{job='{job}'}}"));
+        prometheus.wait_for(&format!("linger_jobs_timed_out_total{{job='{job}'}}"));
         prometheus.wait_for(&format!("linger_topic_parked_polls{{job='{job}',topic='other'}}"));
         // Jobs and pauses are read every three seconds.
         prometheus.wait_for(&format!(

@@ -107,7 +107,7 @@ async fn every_step_keeps_attributes_of_a_later_version() {
     fixture.kept(State::Ready, "promote with a reason").await;
     reserve(store).await;
     fixture.kept(State::Reserved, "reserve with a reason").await;
-    assert_eq!(fixture.promoted(60).await, MoveKind::Expired);
+    assert_eq!(fixture.promoted(60).await, MoveKind::TimedOut);
     fixture.kept(State::Delayed, "end of the TTR").await;
     assert_eq!(fixture.promoted(5).await, MoveKind::Ready);
     reserve(store).await;

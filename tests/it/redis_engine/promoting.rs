@@ -59,5 +59,5 @@ async fn a_reservation_ends_before_due_jobs_are_promoted() {
     process.clock.advance(seconds(60));
     let promoted = process.store.promote(1).await.expect("promotes");
     let kinds: Vec<_> = promoted.moves.iter().map(|moved| moved.kind).collect();
-    assert_eq!((kinds, promoted.more), (vec![MoveKind::Expired], true));
+    assert_eq!((kinds, promoted.more), (vec![MoveKind::TimedOut], true));
 }

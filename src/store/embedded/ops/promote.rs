@@ -64,7 +64,7 @@ fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<
     let lease = txn.memory.lease(job_ref.key).cloned();
     let attempts = lease.as_ref().map_or(record.head.attempts, |lease| lease.attempts);
     if let Some(lease) = lease {
-        txn.remember_attempt(&mut record.head, &lease, AttemptEnd::Expired, None);
+        txn.remember_attempt(&mut record.head, &lease, AttemptEnd::TimedOut, None);
     }
     txn.remove(hash, job_ref)?;
     record.head.attempts = attempts;
@@ -73,10 +73,10 @@ fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<
         txn.insert_dead(hash, job_ref.outlet, &mut record)?;
         return Ok(Some(MoveKind::Died));
     }
-    let delay = record.head.retry.after_expiry(attempts);
+    let delay = record.head.retry.after_timeout(attempts);
     txn.set_delay(&mut record.head, delay);
     txn.insert_waiting(hash, job_ref.outlet, &record)?;
-    Ok(Some(MoveKind::Expired))
+    Ok(Some(MoveKind::TimedOut))
 }
 
 fn end_delays(txn: &mut WriteTxn<'_>, kind: DueKind, budget: &mut usize, moves: &mut Vec<Move>) {

@@ -126,9 +126,9 @@ async fn broken_records_never_stop_the_timer() {
     sql(&store, &format!("{HEAD}'held-bad'; {HEAD}'far-bad'; {BODY}'far-3'")).await;
     fixture.clock.advance(seconds(4_000));
     let promoted = store.promote(100).await.expect("promotes");
-    assert_eq!((fixture.set_aside(), promoted.more), (1, false), "only an expired reservation is read");
+    assert_eq!((fixture.set_aside(), promoted.more), (1, false), "only a reservation that timed out is read");
     let moves: Vec<_> = promoted.moves.iter().map(|moved| moved.kind).collect();
-    assert_eq!(moves.iter().filter(|kind| **kind == MoveKind::Expired).count(), 1);
+    assert_eq!(moves.iter().filter(|kind| **kind == MoveKind::TimedOut).count(), 1);
     assert_eq!(moves.iter().filter(|kind| **kind == MoveKind::Ready).count(), 5);
     let granted = reserve(&store, 10).await;
     let mut granted = names(&granted);

@@ -123,6 +123,6 @@ async fn after_a_failed_promotion_the_writer_waits_for_a_call() {
     assert_eq!(state().await, State::Ready, "it promotes by itself again");
     assert_eq!(events.try_recv(), Ok(Event::Ready), "of the call");
     assert_eq!(events.try_recv(), Ok(Event::Ready));
-    assert_eq!(events.try_recv(), Ok(Event::Promoted(vec![MoveKind::Expired])));
+    assert_eq!(events.try_recv(), Ok(Event::Promoted(vec![MoveKind::TimedOut])));
     store.close().await.expect("closes");
 }

@@ -240,7 +240,7 @@ fn merge(all: &mut Promoted, part: Promoted) {
 fn decode_kind(code: i64) -> Result<MoveKind> {
     match code {
         1 => Ok(MoveKind::Ready),
-        2 => Ok(MoveKind::Expired),
+        2 => Ok(MoveKind::TimedOut),
         3 => Ok(MoveKind::Died),
         4 => Ok(MoveKind::Forgotten),
         _ => Err(unexpected("a kind of move")),

@@ -6,7 +6,7 @@
 --           per shard its origin
 -- Reply     { microseconds until the next due job, or -1; 1 when more may be due; outlets of due jobs whose keys
 --             are needed; per shard a list: set aside,
---             per move: outlet, 1 ready 2 expired 3 died 4 deleted, 1 when it is ready now, ms late }
+--             per move: outlet, 1 ready 2 timed out 3 died 4 deleted, 1 when it is ready now, ms late }
 local room, unknown_limit, retention = tonumber(ARGV[A]), tonumber(ARGV[A + 1]), tonumber(ARGV[A + 2])
 local more, soonest, unknown, moves, at, has_outlets = 0, nil, {}, nil, 0, false
 
@@ -32,9 +32,9 @@ local function moved(outlet, kind, ready, late)
   moves[n + 1], moves[n + 2], moves[n + 3], moves[n + 4] = outlet, kind, ready, math.max(late, 0)
 end
 
-local function expire(id, job)
+local function time_out(id, job)
   local late = NOW - job.till
-  remember_attempt(job, EXPIRED)
+  remember_attempt(job, TIMED_OUT)
   if attempts_used_up(job) then
     make_dead(id, job, 'ttr_expired')
     moved(job.outlet, 3, 0, late)
@@ -59,7 +59,7 @@ local function promote_job(id, job)
     make_ready(id, job, job.due)
     moved(job.outlet, 1, 1, late)
   elseif job.state == RESERVED and job.till <= NOW then
-    expire(id, job)
+    time_out(id, job)
   elseif job.state == DEAD and retention and job.died + retention <= NOW then
     local late = NOW - job.died - retention
     remove_job(id, job)

@@ -38,7 +38,7 @@ impl JobHistory<'_> {
         let requeue = delivery.round.checked_sub(1).map(|last| self.requeues[last]);
         let (since, due) = match (returns, requeue) {
             (Some(before), _) => {
-                let returned = self.released_until(before).or_else(|| self.expired_until(before));
+                let returned = self.released_until(before).or_else(|| self.timed_out_until(before));
                 (before.event.answered, returned.unwrap_or_default())
             }
             (None, Some(requeue)) => (requeue.sent, requeue.sent + delay_of(requeue).unwrap_or_default()),
@@ -65,7 +65,7 @@ impl JobHistory<'_> {
 
     /// The earliest time at which the job may be delivered again by its retry schedule, if only its TTR can have ended this
     /// reservation.
-    fn expired_until(&self, delivery: &Delivery<'_>) -> Option<Duration> {
+    fn timed_out_until(&self, delivery: &Delivery<'_>) -> Option<Duration> {
         let last = self.retry.len().checked_sub(1)?;
         let step = self.retry[last.min(delivery.attempt.saturating_sub(1) as usize)];
         let may_end = |event: &&Event| {

@@ -309,15 +309,15 @@ impl Naive {
                 Some(MoveKind::Ready)
             }
             State::Reserved if entry.job.reserved_until <= Some(now.rounded_down) => {
-                self.remember_attempt(&mut entry.job, AttemptEnd::Expired, None);
+                self.remember_attempt(&mut entry.job, AttemptEnd::TimedOut, None);
                 let Job { attempts, max_attempts, .. } = entry.job;
                 if max_attempts != 0 && attempts >= max_attempts {
                     self.die(entry, None, Reason::TTR_EXPIRED);
                     return Some(MoveKind::Died);
                 }
-                let step = entry.job.retry.after_expiry(attempts);
+                let step = entry.job.retry.after_timeout(attempts);
                 self.wait_until(entry, now.after(step));
-                Some(MoveKind::Expired)
+                Some(MoveKind::TimedOut)
             }
             State::Dead => {
                 let (dead_at, keep) = (entry.job.dead_at?, self.dead_retention?);
