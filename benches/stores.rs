@@ -74,12 +74,11 @@ impl Bench {
             id: JobId::generate(),
             topic: self.outlet.topic.clone(),
             due: Due::After(Delay::new(delay).expect("is a delay")),
-            ttr: Ttr::new(Duration::from_secs(3_600)).expect("is a TTR"),
-            max_attempts: 5,
-            retry: RetrySchedule::default(),
-            require_receipt: false,
-            callback: None,
-            trace: None,
+            spec: JobSpec {
+                ttr: Ttr::new(Duration::from_secs(3_600)).expect("is a TTR"),
+                max_attempts: 5,
+                ..JobSpec::default()
+            },
             fingerprint: Fingerprint([7; 16]),
             body: self.body.clone(),
         };

@@ -3,8 +3,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    Actor, Body, Callback, DEFAULT_MAX_ATTEMPTS, History, JobId, Now, RetrySchedule, Timestamp, Topic,
-    TopicSettings, TraceContext, time::ceil_millis,
+    Actor, Body, Callback, DEFAULT_MAX_ATTEMPTS, History, JobId, JobSpec, Now, RetrySchedule, Timestamp,
+    Topic, TopicSettings, TraceContext, time::ceil_millis,
 };
 
 /// Largest accepted `max_attempts`.
@@ -221,7 +221,7 @@ pub struct NewJob {
     pub retry: Option<RetrySchedule>,
     /// Whom to call when it is due, in place of the callback of its topic or of workers.
     pub callback: Option<Arc<Callback>>,
-    /// Where it comes from, for those who trace it.
+    /// W3C trace context of the request.
     pub trace: Option<TraceContext>,
     /// The payload for the worker.
     pub body: Body,
@@ -291,16 +291,10 @@ pub struct Job {
     pub created_at: Timestamp,
     /// When it is or was due. A job that was returned is due at the time of its return plus its retry step.
     pub due_at: Timestamp,
-    /// How long a reservation lasts.
-    pub ttr: Ttr,
+    /// How it is run.
+    pub spec: JobSpec,
     /// Reservations granted so far.
     pub attempts: u32,
-    /// Reservations before it becomes a dead letter; 0 means no limit.
-    pub max_attempts: u32,
-    /// Waits between attempts; empty if none were given.
-    pub retry: RetrySchedule,
-    /// Whether a finish must carry the receipt.
-    pub require_receipt: bool,
     /// When it was reserved; present exactly if it is reserved.
     pub reserved_at: Option<Timestamp>,
     /// Who reserved it, if it is reserved and that is known.
@@ -313,10 +307,6 @@ pub struct Job {
     pub reason: Option<Reason>,
     /// What happened to it before.
     pub history: History,
-    /// Its own callback.
-    pub callback: Option<Arc<Callback>>,
-    /// Where it comes from, for those who trace it.
-    pub trace: Option<TraceContext>,
     /// The payload for the worker.
     pub body: Body,
 }
@@ -326,7 +316,7 @@ impl Job {
     /// callback is known.
     #[must_use]
     pub fn callback_host(&self) -> Option<Actor> {
-        Actor::abridged(&self.callback.as_ref()?.url.origin().host.to_string())
+        Actor::abridged(&self.spec.callback.as_ref()?.url.origin().host.to_string())
     }
 
     /// Who has reserved the job.

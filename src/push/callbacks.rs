@@ -301,7 +301,7 @@ fn reserved_job(delivery: &Delivery, outlet: &Outlet) -> ReservedJob {
         return ReservedJob::default();
     };
     // All jobs of a plain outlet go to the topic's callback.
-    let own = job.callback.as_ref().filter(|_| !outlet.is_plain());
+    let own = job.spec.callback.as_ref().filter(|_| !outlet.is_plain());
     ReservedJob {
         host: own.map(|callback| callback.url.origin().clone()),
         bytes: job.body.as_bytes().len() as u64,

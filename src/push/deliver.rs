@@ -147,7 +147,7 @@ impl Shared {
     /// How long a call may take. A patch may have made the job's TTR shorter than its callback needs: the call then has to
     /// end within it, because a job that is never called would be reserved and given back without end.
     fn timeout(&self, reservation: &Reservation, outlet: &Outlet, callback: &Callback) -> Duration {
-        let ttr = if outlet.is_plain() { call_ttr(callback) } else { reservation.job.ttr }.as_duration();
+        let ttr = if outlet.is_plain() { call_ttr(callback) } else { reservation.job.spec.ttr }.as_duration();
         let within_ttr = ttr.saturating_sub(Callback::SETTLING).max(ttr / 2);
         callback.timeout().min(self.settings.max_timeout).min(within_ttr)
     }
@@ -217,7 +217,7 @@ fn callback_of<'a>(
     config: &'a TopicConfig,
 ) -> Option<&'a Callback> {
     match outlet.host {
-        Some(_) => reservation.job.callback.as_deref(),
+        Some(_) => reservation.job.spec.callback.as_deref(),
         None => config.settings.callback.target.as_ref(),
     }
 }

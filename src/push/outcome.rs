@@ -69,7 +69,7 @@ const MAX_DETAIL: usize = 512;
 /// failed together do not return together.
 #[must_use]
 pub fn step_after(job: &Job, random: f64) -> Duration {
-    let step = job.retry.after_release(job.attempts);
+    let step = job.spec.retry.after_release(job.attempts);
     (step + step.mul_f64(random.clamp(0.0, 1.0) / 10.0)).min(Delay::MAX)
 }
 

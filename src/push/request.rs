@@ -67,7 +67,7 @@ pub fn build(
     headers.insert(LINGER_DUE, value(&job.due_at.to_string()));
     headers.insert(LINGER_RECEIPT, secret_value(&reservation.receipt.to_string()));
     let is_traced_otherwise = callback.headers.iter().any(|(name, _)| name == "traceparent");
-    if let Some(trace) = job.trace.as_ref().filter(|_| !is_traced_otherwise) {
+    if let Some(trace) = job.spec.trace.as_ref().filter(|_| !is_traced_otherwise) {
         headers.insert(TRACEPARENT, value(&trace.traceparent()));
         if let Some(state) = trace.tracestate() {
             headers.insert(TRACESTATE, value(state));

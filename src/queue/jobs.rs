@@ -12,7 +12,7 @@ use super::{
     spans::SpanStart,
 };
 use crate::{
-    job::{Actor, Due, Job, JobId, NewJob, Reason, Receipt, State, Topic, TopicFilter, Ttr},
+    job::{Actor, Due, Job, JobId, JobSpec, NewJob, Reason, Receipt, State, Topic, TopicFilter, Ttr},
     metrics::Event,
     store::{AddJob, Added, Deleted, FinishJob, Finished, Held, NotHeld, Patch, Patched, Release, Requeued},
 };
@@ -83,19 +83,17 @@ impl Queue {
         if let Some(retry) = rules.retry(&job, &topic.settings) {
             settings.to_mut().retry = Some(retry.clone());
         }
-        Ok(AddJob {
-            fingerprint: job.fingerprint(),
-            max_attempts: job.resolved_max_attempts(&settings),
+        let fingerprint = job.fingerprint();
+        let spec = JobSpec {
             ttr: rules.ttr(&job, job.ttr.or(settings.ttr).unwrap_or(Ttr::DEFAULT)),
+            max_attempts: job.resolved_max_attempts(&settings),
             retry: job.retry.or_else(|| settings.retry.clone()).unwrap_or_default(),
             require_receipt: settings.require_receipt,
-            id: job.id.unwrap_or_else(JobId::generate),
-            topic: job.topic,
-            due: job.due,
             callback: job.callback,
             trace: job.trace,
-            body: job.body,
-        })
+        };
+        let id = job.id.unwrap_or_else(JobId::generate);
+        Ok(AddJob { id, topic: job.topic, due: job.due, spec, fingerprint, body: job.body })
     }
 
     fn add_outcome(&self, scope: &TopicFilter, added: Added, span: &SpanStart<'_>) -> Result<AddOutcome> {

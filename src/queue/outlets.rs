@@ -104,7 +104,7 @@ impl Queue {
         let started_us = self.clock.now_micros();
         let reserved = self.store.reserve(outlet, &vec![claim.clone(); max], Wait::Yes).await?;
         let deliveries = reserved.into_iter().map(|reservation| {
-            let lasts = claim.ttr.unwrap_or(reservation.job.ttr).as_duration();
+            let lasts = claim.ttr.unwrap_or(reservation.job.spec.ttr).as_duration();
             let ends_us = started_us.saturating_add(i64::try_from(lasts.as_micros()).unwrap_or(i64::MAX));
             Delivery::new(vec![reservation], ends_us, self.waiters.return_context())
         });

@@ -383,7 +383,7 @@ impl Dispatch {
 
 /// The shortest duration of these reservations, which last for `ttr`, or for each job's own TTR.
 fn shortest_ttr_us(reservations: &[Reservation], ttr: Option<Ttr>) -> i64 {
-    let ttrs = reservations.iter().map(|reservation| ttr.unwrap_or(reservation.job.ttr).as_duration());
+    let ttrs = reservations.iter().map(|reservation| ttr.unwrap_or(reservation.job.spec.ttr).as_duration());
     ttrs.min().and_then(|shortest| i64::try_from(shortest.as_micros()).ok()).unwrap_or(i64::MAX)
 }
 

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 
 use super::{Result, TopicConfig};
-use crate::job::{Attributes, Callback, Fingerprint, Job, Receipt, Tag, Topic};
+use crate::job::{Attributes, Fingerprint, Job, JobSpec, Receipt, Tag, Topic};
 
 /// A job with everything that a store keeps of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +25,8 @@ impl JobRecord {
     #[must_use]
     pub fn new(job: Job, fingerprint: Fingerprint, receipt: Option<Receipt>, stored: &Attributes) -> Self {
         let mut other = stored.clone();
-        let known = [Tag::LEASE, Tag::DIED_AT, Tag::RETRY, Tag::REASON, Tag::HISTORY, Tag::HOST_NUMBER];
-        known.into_iter().for_each(|tag| other.set(tag, None));
-        for (tag, value) in encoded_parts(&job).iter() {
+        Self::known_tags().for_each(|tag| other.set(tag, None));
+        for (tag, value) in extensible(&job.spec).iter() {
             if other.get(tag) == Some(value) {
                 other.set(tag, None);
             }
@@ -35,11 +34,17 @@ impl JobRecord {
         Self { job, fingerprint, receipt, other }
     }
 
+    /// The attributes of which this version knows every part. They are never among [`other`](Self::other).
+    pub fn known_tags() -> impl Iterator<Item = Tag> {
+        let own = [Tag::LEASE, Tag::DIED_AT, Tag::REASON, Tag::HISTORY, Tag::HOST_NUMBER];
+        JobSpec::WHOLE_TAGS.into_iter().chain(own)
+    }
+
     /// The callback, the trace context and the attributes of later versions, as both engines store them.
     #[must_use]
     pub fn other_attributes(&self) -> Attributes {
         let mut attributes = self.other.clone();
-        for (tag, value) in encoded_parts(&self.job).iter() {
+        for (tag, value) in extensible(&self.job.spec).iter() {
             if attributes.get(tag).is_none() {
                 attributes.set(tag, Some(value));
             }
@@ -50,9 +55,9 @@ impl JobRecord {
     /// All attributes that both engines store in the record.
     #[must_use]
     pub fn attributes(&self) -> Attributes {
-        let Job { retry, reason, dead_at, history, .. } = &self.job;
+        let Job { spec, reason, dead_at, history, .. } = &self.job;
         let mut attributes = self.other_attributes();
-        attributes.set_retry(retry);
+        spec.encode_whole(&mut attributes);
         attributes.set_reason(reason.as_ref());
         attributes.set_died_at(*dead_at);
         attributes.set_history(history);
@@ -67,12 +72,11 @@ impl JobRecord {
     }
 }
 
-/// The attributes of the callback and the trace context of a job, as far as this version knows their parts.
-fn encoded_parts(job: &Job) -> Attributes {
-    let mut parts = Attributes::default();
-    parts.set(Tag::CALLBACK, job.callback.as_deref().map(Callback::encode).as_deref());
-    parts.set_trace(job.trace.as_ref());
-    parts
+/// The attributes of which a later version may have stored more, with the parts that this version knows.
+fn extensible(spec: &JobSpec) -> Attributes {
+    let mut attributes = Attributes::default();
+    spec.encode_extensible(&mut attributes);
+    attributes
 }
 
 /// What is set for a topic, with everything that a store keeps of it.

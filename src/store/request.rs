@@ -1,10 +1,6 @@
 //! The arguments of store operations: complete and valid, with relative times.
 
-use std::sync::Arc;
-
-use crate::job::{
-    Actor, Body, Callback, Due, Fingerprint, JobId, Reason, Receipt, RetrySchedule, Topic, TraceContext, Ttr,
-};
+use crate::job::{Actor, Body, Due, Fingerprint, JobId, JobSpec, Reason, Receipt, RetrySchedule, Topic, Ttr};
 
 /// A job to add. Only its due moment is not resolved yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,18 +11,8 @@ pub struct AddJob {
     pub topic: Topic,
     /// When it becomes due.
     pub due: Due,
-    /// How long a reservation lasts.
-    pub ttr: Ttr,
-    /// Reservations before it is a dead letter; 0 means no cap.
-    pub max_attempts: u32,
-    /// Waits between attempts; empty for none.
-    pub retry: RetrySchedule,
-    /// Whether a finish must carry the receipt.
-    pub require_receipt: bool,
-    /// Whom to call when it is due. Such a job is never delivered with those that have none.
-    pub callback: Option<Arc<Callback>>,
-    /// Where it comes from, for those who trace it. A repeat does not change it.
-    pub trace: Option<TraceContext>,
+    /// How it is run.
+    pub spec: JobSpec,
     /// Hash of the client's request, to recognise a repeat.
     pub fingerprint: Fingerprint,
     /// The data for the worker.
@@ -85,6 +71,18 @@ pub struct Patch {
     pub retry: Option<RetrySchedule>,
     /// A new body.
     pub body: Option<Body>,
+}
+
+impl Patch {
+    /// Changes a spec.
+    pub fn apply_to(&self, spec: &mut JobSpec) {
+        let Self { due: _, ttr, max_attempts, retry, body: _ } = self;
+        spec.ttr = ttr.unwrap_or(spec.ttr);
+        spec.max_attempts = max_attempts.unwrap_or(spec.max_attempts);
+        if let Some(retry) = retry {
+            spec.retry = retry.clone();
+        }
+    }
 }
 
 /// The position of a purge. Only the engine that made it can read it.

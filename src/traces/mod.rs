@@ -128,7 +128,7 @@ impl Tracer {
 
 /// The context of a job whose trace is recorded.
 fn recorded(job: &Job) -> Option<&TraceContext> {
-    job.trace.as_ref().filter(|trace| trace.is_sampled())
+    job.spec.trace.as_ref().filter(|trace| trace.is_sampled())
 }
 
 /// The deliveries of traced jobs that were not settled yet, the oldest first. Those that are never settled leave when newer

@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{job_line::JobLine, topic_line::TopicLine};
-use crate::store::{JobRecord, TopicRecord};
+use super::{job_line, topic_line::TopicLine};
+use crate::{
+    job::json::JobJson,
+    store::{JobRecord, TopicRecord},
+};
 
 /// How the first line of an export begins.
 pub const HEADER: &[u8] = b"{\"linger_export\":";
@@ -65,7 +68,7 @@ pub fn topic(record: &TopicRecord) -> Vec<u8> {
 
 /// A job as a line; why it cannot be one.
 pub fn job(record: &JobRecord) -> Result<Vec<u8>, String> {
-    Ok(encode(&JobMember { job: JobLine::new(record)? }))
+    Ok(encode(&JobMember { job: job_line::write(record)? }))
 }
 
 /// The end as a line.
@@ -96,8 +99,8 @@ pub fn parse_header(line: &[u8]) -> Result<Header, String> {
 pub fn parse(line: &[u8]) -> Result<ExportLine, String> {
     let fault = |error: serde_json::Error| error.to_string();
     if line.starts_with(b"{\"job\":") {
-        let JobMember::<JobLine> { job } = serde_json::from_slice(line).map_err(fault)?;
-        return job.into_record().map(|record| ExportLine::Job(Box::new(record)));
+        let JobMember::<JobJson> { job } = serde_json::from_slice(line).map_err(fault)?;
+        return job_line::read(job).map(|record| ExportLine::Job(Box::new(record)));
     }
     if line.starts_with(b"{\"topic\":") {
         let topic: TopicLine = serde_json::from_slice(line).map_err(fault)?;

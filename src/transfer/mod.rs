@@ -9,7 +9,6 @@ mod line;
 mod pass;
 mod relocate;
 mod topic_line;
-mod values;
 mod watcher;
 
 pub use copy::{Exported, Imported, export, import};

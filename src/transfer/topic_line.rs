@@ -4,14 +4,11 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    job_line::CallbackLine,
-    values::{Moment, Seconds, decode_other, encode_other},
-};
 use crate::{
     job::{
         CallRate, RetrySchedule, SecretId, SigningKey, SigningSecret, Topic, TopicCallback, TopicPause,
         TopicSettings, Ttr,
+        json::{CallbackJson, Moment, Seconds, decode_other, encode_other},
     },
     store::{TopicConfig, TopicRecord},
 };
@@ -40,7 +37,7 @@ struct SettingsLine {
     retry: Option<Vec<Seconds>>,
     require_receipt: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    callback: Option<CallbackLine>,
+    callback: Option<CallbackJson>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -125,16 +122,16 @@ impl SecretLine {
     }
 }
 
-fn callback_line(TopicCallback { target, rate, concurrency }: &TopicCallback) -> Option<CallbackLine> {
+fn callback_line(TopicCallback { target, rate, concurrency }: &TopicCallback) -> Option<CallbackJson> {
     let is_set = target.is_some() || rate.is_some() || concurrency.is_some();
-    is_set.then(|| CallbackLine {
+    is_set.then(|| CallbackJson {
         rate: rate.map(|rate| f64::from(rate.as_milli()) / 1e3),
         concurrency: concurrency.map(NonZeroU32::get),
-        ..target.as_ref().map(CallbackLine::new).unwrap_or_default()
+        ..target.as_ref().map(CallbackJson::new).unwrap_or_default()
     })
 }
 
-fn parse_callback(line: CallbackLine) -> Result<TopicCallback, String> {
+fn parse_callback(line: CallbackJson) -> Result<TopicCallback, String> {
     let rate = line.rate.map(CallRate::new).transpose();
     Ok(TopicCallback {
         rate: rate.map_err(|error| format!("the rate of its callback {error}"))?,

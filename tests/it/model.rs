@@ -20,7 +20,7 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use crate::{
     harness::{
-        jobs::{self, TopicPause, Wait, millis, retry, topic},
+        jobs::{self, JobSpec, TopicPause, Wait, millis, retry, topic},
         lists::in_state,
         naive::Naive,
         stores::{Engine, Recorder, StoreFixture},
@@ -189,14 +189,16 @@ impl<'a> Sequence<'a> {
         for _ in 0..count {
             batch.push(AddJob {
                 id: self.id(),
+                spec: JobSpec {
+                    ttr: self.ttr(),
+                    max_attempts: self.random.random_range(0..4),
+                    retry: retry(&steps),
+                    require_receipt: self.random.random_bool(0.3),
+                    callback: self.host().map(|url| jobs::callback(&url)),
+                    trace: self.random.random_bool(0.3).then(|| jobs::trace(self.random.random_range(1..3))),
+                },
                 topic: self.topic(),
                 due: self.due(),
-                ttr: self.ttr(),
-                max_attempts: self.random.random_range(0..4),
-                retry: retry(&steps),
-                require_receipt: self.random.random_bool(0.3),
-                callback: self.host().map(|url| jobs::callback(&url)),
-                trace: self.random.random_bool(0.3).then(|| jobs::trace(self.random.random_range(1..3))),
                 fingerprint: Fingerprint([self.random.random_range(0..2); 16]),
                 body: jobs::body(["1", "{\"a\":[1,2]}", "\"text\""][self.random.random_range(0..3)]),
             });

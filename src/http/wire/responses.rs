@@ -48,7 +48,7 @@ pub fn write_reservation(reservation: &Reservation, out: &mut Vec<u8>) {
     object.text("receipt", &reservation.receipt.to_string());
     object.number("attempt", job.attempts);
     object.seconds("late", reservation.late);
-    trace::write(&mut object, job.trace.as_ref());
+    trace::write(&mut object, job.spec.trace.as_ref());
     object.raw("body", job.body.as_bytes());
     object.end();
 }
@@ -57,7 +57,7 @@ fn write_job(object: &mut ObjectWriter<'_>, job: &Job) {
     write_job_head(object, job);
     history::write_reserved(object, job);
     history::write_history(object, job);
-    trace::write(object, job.trace.as_ref());
+    trace::write(object, job.spec.trace.as_ref());
     object.raw("body", job.body.as_bytes());
 }
 
@@ -68,11 +68,11 @@ pub(super) fn write_job_head(object: &mut ObjectWriter<'_>, job: &Job) {
     object.text("state", job.state.as_str());
     object.timestamp("created_at", job.created_at);
     object.timestamp("due_at", job.due_at);
-    object.seconds("ttr", job.ttr.as_duration());
+    object.seconds("ttr", job.spec.ttr.as_duration());
     object.number("attempts", job.attempts);
-    object.number("max_attempts", job.max_attempts);
-    if !job.retry.is_empty() {
-        write_retry(object, &job.retry);
+    object.number("max_attempts", job.spec.max_attempts);
+    if !job.spec.retry.is_empty() {
+        write_retry(object, &job.spec.retry);
     }
     if let Some(until) = job.reserved_until {
         object.timestamp("reserved_until", until);
@@ -83,7 +83,7 @@ pub(super) fn write_job_head(object: &mut ObjectWriter<'_>, job: &Job) {
     if let Some(reason) = &job.reason {
         object.text("reason", reason.as_str());
     }
-    if let Some(callback) = &job.callback {
+    if let Some(callback) = &job.spec.callback {
         object.object("callback", |object| callbacks::write_callback(object, callback));
     }
 }

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     job::{
-        Body, CallHeaders, CallMethod, Callback, CallbackUrl, History, Job, JobId, Receipt, RetrySchedule,
-        SecretId, SigningKey, SigningSecret, State, Timestamp, Topic, TraceContext, Ttr,
+        Body, CallHeaders, CallMethod, Callback, CallbackUrl, History, Job, JobId, JobSpec, Receipt,
+        SecretId, SigningKey, SigningSecret, State, Timestamp, Topic, TraceContext,
     },
     push::request::{build, webhook_id},
     queue::Reservation,
@@ -24,19 +24,14 @@ fn reservation() -> Reservation {
         state: State::Reserved,
         created_at: Timestamp::from_millis(1_795_325_000_000),
         due_at: Timestamp::from_millis(1_795_327_800_000),
-        ttr: Ttr::DEFAULT,
+        spec: JobSpec { trace: TraceContext::parse(SPAN, Some("a=1,b=2")), ..JobSpec::default() },
         attempts: 1,
-        max_attempts: 16,
-        retry: RetrySchedule::default(),
-        require_receipt: false,
         reserved_at: None,
         reserved_by: None,
         reserved_until: None,
         dead_at: None,
         reason: None,
         history: History::default(),
-        callback: None,
-        trace: TraceContext::parse(SPAN, Some("a=1,b=2")),
         body: Body::from_stored("{\"order\":1001}".into()),
     };
     let receipt = Receipt::parse("9f86d081884c7d659a2feaa0c55ad015").expect("valid");

@@ -252,7 +252,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::job::{Body, History, Job, RetrySchedule, State, Timestamp, Topic, Ttr};
+    use crate::job::{Body, History, Job, JobSpec, State, Timestamp, Topic};
 
     fn listed(body_bytes: u64) -> ListedJob {
         let now = Timestamp::from_millis(0);
@@ -262,19 +262,14 @@ mod tests {
             state: State::Dead,
             created_at: now,
             due_at: now,
-            ttr: Ttr::DEFAULT,
+            spec: JobSpec::default(),
             attempts: 1,
-            max_attempts: 1,
-            retry: RetrySchedule::default(),
-            require_receipt: false,
             reserved_at: None,
             reserved_by: None,
             reserved_until: None,
             dead_at: Some(now),
             reason: None,
             history: History::default(),
-            callback: None,
-            trace: None,
             body: Body::from_stored(Bytes::new()),
         };
         ListedJob { job, body_bytes }

@@ -6,18 +6,15 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::{
     operation::{OperationState, OperationView, Progress},
     request::{BulkAction, BulkRequest},
 };
 use crate::{
-    job::{
-        Actor, Body, Callback, Delay, Due, History, Job, JobId, OperationId, Reason, RetrySchedule, State,
-        Timestamp, Topic, Ttr,
-    },
+    job::{Body, Delay, Due, History, OperationId, State, Timestamp, Topic, json::JobJson},
     store::{JobFilter, ListedJob, Notice, NoticeContent},
 };
 
@@ -117,30 +114,14 @@ struct StoredProgress {
     changed: u64,
     skipped: u64,
     #[serde(default)]
-    examples: Vec<StoredJob>,
+    examples: Vec<Box<RawValue>>,
     ended_ms: Option<i64>,
     error: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct StoredJob {
-    id: String,
-    topic: String,
-    state: String,
-    created_ms: i64,
-    due_ms: i64,
-    ttr_ms: u64,
-    attempts: u32,
-    max_attempts: u32,
-    retry_ms: Vec<u64>,
-    require_receipt: bool,
-    reserved_ms: Option<i64>,
-    reserved_by: Option<String>,
-    reserved_until_ms: Option<i64>,
-    dead_ms: Option<i64>,
-    reason: Option<String>,
-    /// As [`Callback::encode`] writes it, in base64.
-    callback: Option<String>,
+    job: JobJson,
     body_bytes: u64,
 }
 
@@ -218,14 +199,14 @@ impl StoredProgress {
             matched: *matched,
             changed: *changed,
             skipped: *skipped,
-            examples: examples.iter().map(StoredJob::new).collect(),
+            examples: examples.iter().map(StoredJob::write).collect(),
             ended_ms: ended_at.map(Timestamp::as_millis),
             error: error.clone(),
         }
     }
 
     fn read(self) -> Option<Progress> {
-        let examples: Vec<ListedJob> = self.examples.into_iter().filter_map(StoredJob::read).collect();
+        let examples: Vec<ListedJob> = self.examples.iter().filter_map(|job| StoredJob::read(job)).collect();
         Some(Progress {
             state: OperationState::ALL.into_iter().find(|state| state.as_str() == self.state)?,
             matched: self.matched,
@@ -239,57 +220,18 @@ impl StoredProgress {
 }
 
 impl StoredJob {
-    fn new(listed: &ListedJob) -> Self {
-        let job = &listed.job;
-        Self {
-            id: job.id.to_string(),
-            topic: job.topic.to_string(),
-            state: job.state.as_str().to_owned(),
-            created_ms: job.created_at.as_millis(),
-            due_ms: job.due_at.as_millis(),
-            ttr_ms: millis(job.ttr.as_duration()),
-            attempts: job.attempts,
-            max_attempts: job.max_attempts,
-            retry_ms: job.retry.steps().iter().copied().map(millis).collect(),
-            require_receipt: job.require_receipt,
-            reserved_ms: job.reserved_at.map(Timestamp::as_millis),
-            reserved_by: job.reserved_by.as_ref().map(Actor::to_string),
-            reserved_until_ms: job.reserved_until.map(Timestamp::as_millis),
-            dead_ms: job.dead_at.map(Timestamp::as_millis),
-            reason: job.reason.as_ref().map(|reason| reason.as_str().to_owned()),
-            callback: job.callback.as_ref().map(|callback| BASE64_STANDARD.encode(callback.encode())),
-            body_bytes: listed.body_bytes,
-        }
+    fn write(listed: &ListedJob) -> Box<RawValue> {
+        let mut job = listed.job.clone();
+        // Lists do not show these, and a notice has little room.
+        (job.history, job.spec.trace) = (History::default(), None);
+        let stored = Self { job: JobJson::new(&job), body_bytes: listed.body_bytes };
+        serde_json::value::to_raw_value(&stored).expect("every value is a text, a number or a list of those")
     }
 
-    fn read(self) -> Option<ListedJob> {
-        let callback = match self.callback {
-            Some(text) => Some(Arc::new(Callback::decode(&BASE64_STANDARD.decode(text).ok()?)?)),
-            None => None,
-        };
-        let job = Job {
-            id: JobId::parse(&self.id).ok()?,
-            topic: Topic::parse(&self.topic).ok()?,
-            state: read_state(&self.state)?,
-            created_at: Timestamp::from_millis(self.created_ms),
-            due_at: Timestamp::from_millis(self.due_ms),
-            ttr: Ttr::new(Duration::from_millis(self.ttr_ms)).ok()?,
-            attempts: self.attempts,
-            max_attempts: self.max_attempts,
-            retry: RetrySchedule::new(self.retry_ms.into_iter().map(Duration::from_millis).collect()).ok()?,
-            require_receipt: self.require_receipt,
-            reserved_at: self.reserved_ms.map(Timestamp::from_millis),
-            reserved_by: self.reserved_by.as_deref().and_then(|name| Actor::parse(name).ok()),
-            reserved_until: self.reserved_until_ms.map(Timestamp::from_millis),
-            dead_at: self.dead_ms.map(Timestamp::from_millis),
-            reason: self.reason.as_deref().and_then(Reason::new),
-            history: History::default(),
-            callback,
-            // Lists do not show it.
-            trace: None,
-            body: Body::from_stored(bytes::Bytes::new()),
-        };
-        Some(ListedJob { job, body_bytes: self.body_bytes })
+    /// `None` for a job with members that only a later version knows.
+    fn read(stored: &RawValue) -> Option<ListedJob> {
+        let Self { job, body_bytes } = serde_json::from_str(stored.get()).ok()?;
+        Some(ListedJob { job: job.into_job(Body::from_stored(bytes::Bytes::new())).ok()?, body_bytes })
     }
 }
 

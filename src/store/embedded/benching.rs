@@ -1,7 +1,5 @@
 //! Parts of the embedded engine for the component benchmarks.
 
-use std::time::Duration;
-
 use super::{
     memory::{
         job_index::{JobIndex, JobRef},
@@ -12,9 +10,7 @@ use super::{
         key::RowKey,
     },
 };
-use crate::job::{
-    Attributes, Body, DueKind, Fingerprint, History, JobId, Outlet, RetrySchedule, Timestamp, Topic, Ttr,
-};
+use crate::job::{Attributes, Body, DueKind, Fingerprint, History, JobId, JobSpec, Outlet, Timestamp, Topic};
 
 /// The codec of records, with a record to write and to read.
 #[derive(Debug)]
@@ -34,16 +30,13 @@ impl Codec {
             topic,
             due_at: Timestamp::from_millis(1_800_000_000_000),
             created_at: Timestamp::from_millis(1_800_000_000_000),
-            ttr: Ttr::new(Duration::from_secs(60)).expect("is a TTR"),
+            spec: JobSpec::default(),
             attempts: 0,
-            max_attempts: 5,
-            retry: RetrySchedule::default(),
-            require_receipt: false,
             fingerprint: Fingerprint([7; 16]),
             reason: None,
             dead_at: None,
             history: History::default(),
-            callback: None,
+            host: None,
             other: Attributes::default(),
         };
         let record = Record { head, body };

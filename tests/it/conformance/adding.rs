@@ -26,12 +26,15 @@ super::on_every_engine! {
 
 async fn every_field_comes_back(fixture: StoreFixture) {
     let asked = AddJob {
-        ttr: ttr(90),
-        max_attempts: 5,
-        retry: retry(&[15, 180, 600]),
-        require_receipt: true,
         fingerprint: Fingerprint([1; 16]),
         body: body("{\"order\":1001}"),
+        spec: JobSpec {
+            ttr: ttr(90),
+            max_attempts: 5,
+            retry: retry(&[15, 180, 600]),
+            require_receipt: true,
+            ..JobSpec::default()
+        },
         ..delayed("orders:1001:close", seconds(1_800))
     };
     let added = add(&*fixture.store, asked.clone()).await;
@@ -40,8 +43,8 @@ async fn every_field_comes_back(fixture: StoreFixture) {
     assert_eq!(added.state, State::Delayed);
     assert_eq!(added.created_at, fixture.now());
     assert_eq!(added.due_at, fixture.now().after(seconds(1_800)));
-    assert_eq!((added.ttr, added.attempts, added.max_attempts), (asked.ttr, 0, 5));
-    assert_eq!((&added.retry, added.require_receipt), (&asked.retry, true));
+    assert_eq!((added.spec.ttr, added.attempts, added.spec.max_attempts), (asked.spec.ttr, 0, 5));
+    assert_eq!((&added.spec.retry, added.spec.require_receipt), (&asked.spec.retry, true));
     assert_eq!((added.reserved_until, added.dead_at, added.reason.clone()), (None, None, None));
     assert_eq!(added.body, asked.body);
     assert_eq!(fixture.store.get(ALL, &asked.id).await.expect("gets"), Some(added));
@@ -50,39 +53,45 @@ async fn every_field_comes_back(fixture: StoreFixture) {
 
 async fn a_trace_context_stays_with_its_job(fixture: StoreFixture) {
     let store = &*fixture.store;
-    let asked = AddJob { trace: Some(trace(1)), max_attempts: 2, ..delayed("a", seconds(10)) };
-    let wanted = asked.trace.clone();
+    let asked = AddJob {
+        spec: JobSpec { trace: Some(trace(1)), max_attempts: 2, ..JobSpec::default() },
+        ..delayed("a", seconds(10))
+    };
+    let wanted = asked.spec.trace.clone();
     let stored = async |step: &str| {
         let job = store.get(ALL, &id("a")).await.expect("gets").expect("is there");
-        assert_eq!(job.trace, wanted, "{step}");
+        assert_eq!(job.spec.trace, wanted, "{step}");
     };
-    assert_eq!(add(store, asked.clone()).await.trace, wanted);
+    assert_eq!(add(store, asked.clone()).await.spec.trace, wanted);
     stored("add").await;
     for span in [None, Some(trace(2))] {
-        let Added::Replayed(job) = add_any(store, AddJob { trace: span, ..asked.clone() }).await else {
+        let Added::Replayed(job) =
+            add_any(store, AddJob { spec: JobSpec { trace: span, ..asked.clone().spec }, ..asked.clone() })
+                .await
+        else {
             panic!("a repeat comes from another span")
         };
-        assert_eq!(job.trace, wanted, "the first one stays");
+        assert_eq!(job.spec.trace, wanted, "the first one stays");
     }
     let patch = Patch { body: Some(body("2")), ttr: Some(ttr(5)), ..Patch::default() };
     assert!(matches!(store.patch(ALL, &id("a"), patch, None).await.expect("answers"), Patched::Done(_)));
     stored("patch").await;
     fixture.advance_and_promote(seconds(10)).await;
     let held = reserve(store).await;
-    assert_eq!(held.job.trace, wanted);
+    assert_eq!(held.job.spec.trace, wanted);
     let again = Release { due: Some(after(seconds(0))), reason: Reason::new("no") };
     let released = store.release(ALL, &id("a"), &held.receipt, again).await.expect("answers");
-    assert_eq!(released.expect("is held").trace, wanted);
-    assert_eq!(reserve(store).await.job.trace, wanted);
+    assert_eq!(released.expect("is held").spec.trace, wanted);
+    assert_eq!(reserve(store).await.job.spec.trace, wanted);
     fixture.advance_and_promote(seconds(5)).await;
     stored("end of the last TTR").await;
     let Requeued::Done(back) = store.requeue(ALL, &id("a"), after(seconds(0)), None).await.expect("answers")
     else {
         panic!("a dead letter is requeued")
     };
-    assert_eq!(back.trace, wanted);
+    assert_eq!(back.spec.trace, wanted);
     add(store, job("b")).await;
-    assert_eq!(store.get(ALL, &id("b")).await.expect("gets").expect("is there").trace, None);
+    assert_eq!(store.get(ALL, &id("b")).await.expect("gets").expect("is there").spec.trace, None);
 }
 
 async fn a_job_without_delay_is_ready_at_once_within_any_millisecond(fixture: StoreFixture) {
@@ -126,7 +135,8 @@ async fn an_absolute_moment_is_kept_and_a_past_one_is_now(fixture: StoreFixture)
 }
 
 async fn the_same_request_again_is_a_replay_at_every_stage(fixture: StoreFixture) {
-    let request = AddJob { max_attempts: 1, ..delayed("a", seconds(10)) };
+    let request =
+        AddJob { spec: JobSpec { max_attempts: 1, ..JobSpec::default() }, ..delayed("a", seconds(10)) };
     let replayed = |state| {
         let (store, request) = (fixture.store.clone(), request.clone());
         async move {

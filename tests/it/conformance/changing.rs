@@ -76,11 +76,14 @@ async fn each_change_applies_to_its_states_only(fixture: StoreFixture) {
 async fn a_rescheduled_job_keeps_everything_else(fixture: StoreFixture) {
     let store = &*fixture.store;
     let full = AddJob {
-        max_attempts: 7,
-        retry: retry(&[30, 40]),
-        require_receipt: true,
-        ttr: ttr(77),
         body: body("{\"a\":[1,2,3]}"),
+        spec: JobSpec {
+            max_attempts: 7,
+            retry: retry(&[30, 40]),
+            require_receipt: true,
+            ttr: ttr(77),
+            ..called("a", URLS[0]).spec
+        },
         ..called("a", URLS[0])
     };
     let held = one(reserve_these(store, &[full]).await);
@@ -117,7 +120,10 @@ async fn a_job_rescheduled_to_the_past_is_ready_and_announced(fixture: StoreFixt
     }
     fixture.clock.advance(seconds(100));
     let moves = store.promote(10).await.expect("promotes").moves;
-    assert!(moves.iter().all(|moved| moved.kind == MoveKind::TimedOut), "nothing was left delayed: {moves:?}");
+    assert!(
+        moves.iter().all(|moved| moved.kind == MoveKind::TimedOut),
+        "nothing was left delayed: {moves:?}"
+    );
 }
 
 async fn a_job_rescheduled_to_the_future_waits_and_nudges_the_timer(fixture: StoreFixture) {

@@ -22,10 +22,21 @@ super::on_every_engine! {
 
 async fn everything_is_there_after_a_stop(mut fixture: StoreFixture) {
     let start = fixture.now();
-    add(&*fixture.store, AddJob { max_attempts: 1, ttr: ttr(1), ..job("dead") }).await;
+    add(
+        &*fixture.store,
+        AddJob { spec: JobSpec { max_attempts: 1, ttr: ttr(1), ..JobSpec::default() }, ..job("dead") },
+    )
+    .await;
     reserve(&*fixture.store).await;
     fixture.advance_and_promote(seconds(1)).await;
-    add(&*fixture.store, AddJob { retry: retry(&[15]), ttr: ttr(100), ..job("reserved") }).await;
+    add(
+        &*fixture.store,
+        AddJob {
+            spec: JobSpec { retry: retry(&[15]), ttr: ttr(100), ..JobSpec::default() },
+            ..job("reserved")
+        },
+    )
+    .await;
     let held = reserve(&*fixture.store).await;
     add(&*fixture.store, job("returned")).await;
     reserve(&*fixture.store).await;

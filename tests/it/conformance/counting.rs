@@ -35,7 +35,8 @@ async fn expect(fixture: &StoreFixture, delayed: u64, ready: u64, reserved: u64,
 
 async fn counts_are_right_after_every_step(fixture: StoreFixture) {
     add(&*fixture.store, delayed("a", seconds(5))).await;
-    add(&*fixture.store, AddJob { max_attempts: 2, ..job("b") }).await;
+    add(&*fixture.store, AddJob { spec: JobSpec { max_attempts: 2, ..JobSpec::default() }, ..job("b") })
+        .await;
     expect(&fixture, 1, 1, 0, 0).await;
     add_any(&*fixture.store, delayed("a", seconds(5))).await;
     expect(&fixture, 1, 1, 0, 0).await;
@@ -125,7 +126,7 @@ async fn settings_and_pauses_are_kept_until_they_are_taken_back(mut fixture: Sto
     fixture.reopen().await;
     assert_eq!(*fixture.store.topic_config(&topic("t")), config);
     let held = reserve(&*fixture.store).await;
-    assert_eq!(held.job.ttr, ttr(60), "the store does not apply settings, the queue did");
+    assert_eq!(held.job.spec.ttr, ttr(60), "the store does not apply settings, the queue did");
     fixture.store.finish(ALL, finish(&id("a"), &held.receipt)).await.expect("finishes");
     assert_eq!(stats(&fixture).await.expect("its settings keep it").config, config);
     fixture.store.put_settings(&topic("t"), TopicSettings::default()).await.expect("puts");

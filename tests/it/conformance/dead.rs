@@ -91,7 +91,10 @@ async fn only_a_dead_job_is_requeued(fixture: StoreFixture) {
 async fn dead_letters_are_listed_by_time_of_death(fixture: StoreFixture) {
     bury(&fixture, &["c", "a", "b"]).await;
     // Two that die in the same millisecond are ordered by id.
-    let twins = ["z", "y"].map(|name| AddJob { max_attempts: 1, ttr: ttr(1), ..job(name) });
+    let twins = ["z", "y"].map(|name| AddJob {
+        spec: JobSpec { max_attempts: 1, ttr: ttr(1), ..JobSpec::default() },
+        ..job(name)
+    });
     fixture.store.add(twins.to_vec()).await.expect("adds");
     fixture.store.reserve(&plain("t"), &claims(2), Wait::No).await.expect("reserves");
     fixture.advance_and_promote(seconds(1)).await;

@@ -63,7 +63,11 @@ async fn only_the_present_receipt_finishes(fixture: StoreFixture) {
 async fn a_finish_without_a_receipt_needs_a_reservation(fixture: StoreFixture) {
     let bare = || vec![FinishJob { id: id("a"), receipt: None }];
     assert_eq!(fixture.store.finish(ALL, bare()).await.expect("answers"), [Finished::Gone]);
-    add(&*fixture.store, AddJob { max_attempts: 1, ..delayed("a", seconds(1)) }).await;
+    add(
+        &*fixture.store,
+        AddJob { spec: JobSpec { max_attempts: 1, ..JobSpec::default() }, ..delayed("a", seconds(1)) },
+    )
+    .await;
     assert_eq!(fixture.store.finish(ALL, bare()).await.expect("answers"), [Finished::NotReserved]);
     fixture.advance_and_promote(seconds(1)).await;
     assert_eq!(fixture.store.finish(ALL, bare()).await.expect("answers"), [Finished::NotReserved]);
@@ -81,7 +85,11 @@ async fn a_finish_without_a_receipt_needs_a_reservation(fixture: StoreFixture) {
 }
 
 async fn a_job_that_requires_its_receipt_says_so(fixture: StoreFixture) {
-    add(&*fixture.store, AddJob { require_receipt: true, ..job("a") }).await;
+    add(
+        &*fixture.store,
+        AddJob { spec: JobSpec { require_receipt: true, ..JobSpec::default() }, ..job("a") },
+    )
+    .await;
     let reserved = reserve(&*fixture.store).await;
     let bare = vec![FinishJob { id: id("a"), receipt: None }];
     assert_eq!(fixture.store.finish(ALL, bare).await.expect("answers"), [Finished::ReceiptRequired]);
@@ -107,7 +115,8 @@ async fn a_batch_of_finishes_is_answered_item_by_item(fixture: StoreFixture) {
 }
 
 async fn a_job_is_deleted_in_any_state(fixture: StoreFixture) {
-    add(&*fixture.store, AddJob { max_attempts: 1, ..job("dead") }).await;
+    add(&*fixture.store, AddJob { spec: JobSpec { max_attempts: 1, ..JobSpec::default() }, ..job("dead") })
+        .await;
     reserve(&*fixture.store).await;
     fixture.advance_and_promote(seconds(60)).await;
     add(&*fixture.store, job("reserved")).await;

@@ -90,7 +90,7 @@ async fn a_waiting_job_that_moved_is_skipped(fixture: StoreFixture) {
 
 async fn a_reserved_job_that_moved_is_skipped(fixture: StoreFixture) {
     let store = &*fixture.store;
-    add(store, AddJob { max_attempts: 3, ..job("a") }).await;
+    add(store, AddJob { spec: JobSpec { max_attempts: 3, ..JobSpec::default() }, ..job("a") }).await;
     let held = reserve(store).await;
     let seen = see(store, "a").await;
     store.touch(ALL, &id("a"), &held.receipt, Some(ttr(61))).await.expect("answers").expect("is held");
@@ -164,6 +164,6 @@ async fn a_job_that_returned_to_its_place_is_changed(fixture: StoreFixture) {
     let later = JobChange::Reschedule(Due::After(delay(seconds(5))));
     assert_eq!(store.change(change(&seen, later), None).await.expect("answers"), [Changed::Done]);
     let changed = get(store, "a").await;
-    assert_eq!((changed.state, changed.ttr), (State::Delayed, ttr(9)));
+    assert_eq!((changed.state, changed.spec.ttr), (State::Delayed, ttr(9)));
     assert_eq!(changed.body, body("[\"patched\"]"));
 }

@@ -105,8 +105,8 @@ async fn every_end_of_an_attempt_is_remembered(fixture: StoreFixture) {
     let second = fixture.now();
     reserve_by(store, "w-2").await;
     fixture.advance_and_promote(seconds(60)).await;
-    let expired = attempt((2, second, Some("w-2")), seconds(60), AttemptEnd::TimedOut, None);
-    assert_eq!(history(store, "a").await, [released.clone(), expired.clone()]);
+    let timed_out = attempt((2, second, Some("w-2")), seconds(60), AttemptEnd::TimedOut, None);
+    assert_eq!(history(store, "a").await, [released.clone(), timed_out.clone()]);
 
     let third = fixture.now();
     let held = reserve_by(store, "w-3").await;
@@ -116,7 +116,7 @@ async fn every_end_of_an_attempt_is_remembered(fixture: StoreFixture) {
         .expect("answers")
         .expect("is held");
     let buried = attempt((3, third, Some("w-3")), millis(0), AttemptEnd::Buried, reason("no such order"));
-    assert_eq!(history(store, "a").await, [released, expired, buried]);
+    assert_eq!(history(store, "a").await, [released, timed_out, buried]);
 }
 
 async fn an_attempt_without_an_actor_is_remembered_without_one(fixture: StoreFixture) {
@@ -131,8 +131,8 @@ async fn an_attempt_without_an_actor_is_remembered_without_one(fixture: StoreFix
 
 async fn the_last_attempt_is_remembered_too(fixture: StoreFixture) {
     let store = &*fixture.store;
-    for name in ["released", "expired"] {
-        add(store, AddJob { max_attempts: 1, ..job(name) }).await;
+    for name in ["released", "timed-out"] {
+        add(store, AddJob { spec: JobSpec { max_attempts: 1, ..JobSpec::default() }, ..job(name) }).await;
         let (since, held) = (fixture.now(), reserve_by(store, "w").await);
         let (took, end) = if name == "released" {
             let release = Release { due: None, reason: None };
@@ -209,7 +209,7 @@ async fn steps_that_end_nothing_leave_the_history_alone(fixture: StoreFixture) {
 
 async fn the_last_ten_entries_stay(fixture: StoreFixture) {
     let store = &*fixture.store;
-    add(store, AddJob { max_attempts: 0, ..job("a") }).await;
+    add(store, AddJob { spec: JobSpec { max_attempts: 0, ..JobSpec::default() }, ..job("a") }).await;
     let mut expected = Vec::new();
     for number in 1..=23 {
         let name = format!("w-{number}");

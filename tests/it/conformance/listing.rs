@@ -25,7 +25,7 @@ pub(super) const URLS: [&str; 2] = ["https://one.example/", "https://two.example
 /// Reserves the jobs of `adds`, which must be the only ready ones of their outlets.
 pub(super) async fn reserve_these(store: &dyn Store, adds: &[AddJob]) -> Vec<Reservation> {
     store.add(adds.to_vec()).await.expect("adds");
-    let outlet = |add: &AddJob| match &add.callback {
+    let outlet = |add: &AddJob| match &add.spec.callback {
         None => plain(add.topic.as_str()),
         Some(callback) => outlet_to(store, add.topic.as_str(), callback.url.as_str()),
     };
@@ -52,7 +52,7 @@ pub(super) fn nth(prefix: &str, n: usize) -> AddJob {
         0 | 3 => job(&format!("{prefix}-{n:02}")),
         other => called(&format!("{prefix}-{n:02}"), URLS[other % 2]),
     };
-    AddJob { topic: topic(["t", "u"][n % 2]), ttr: ttr(3_600), ..add }
+    AddJob { topic: topic(["t", "u"][n % 2]), spec: JobSpec { ttr: ttr(3_600), ..add.spec }, ..add }
 }
 
 /// Makes `count` jobs in each state, in the order of their moments, with `step_ms` from one to the next. Dead ones come
@@ -103,9 +103,17 @@ async fn each_state_is_listed_in_the_order_of_its_moment(fixture: StoreFixture) 
     fixture.clock.advance(seconds(1));
     bury_these(store, &[nth("dead", 0)], None).await;
     // The second one is reserved later for a shorter time, and ends first.
-    reserve_these(store, &[AddJob { ttr: ttr(300), ..nth("reserved", 0) }]).await;
+    reserve_these(
+        store,
+        &[AddJob { spec: JobSpec { ttr: ttr(300), ..nth("reserved", 0).spec }, ..nth("reserved", 0) }],
+    )
+    .await;
     fixture.clock.advance(seconds(1));
-    reserve_these(store, &[AddJob { ttr: ttr(200), ..nth("reserved", 1) }]).await;
+    reserve_these(
+        store,
+        &[AddJob { spec: JobSpec { ttr: ttr(200), ..nth("reserved", 1).spec }, ..nth("reserved", 1) }],
+    )
+    .await;
     for (n, wait) in [(0, 70), (1, 9), (2, 80), (3, 8)] {
         add(store, AddJob { due: delayed("d", seconds(wait)).due, ..nth("delayed", n) }).await;
     }
@@ -146,11 +154,14 @@ async fn a_listed_job_is_the_whole_job_without_its_body(fixture: StoreFixture) {
     let bytes = 2 + 20_000 * 5;
     let full = AddJob {
         due: delayed("d", seconds(5)).due,
-        max_attempts: 2,
-        retry: retry(&[30, 40]),
-        require_receipt: true,
-        ttr: ttr(77),
         body,
+        spec: JobSpec {
+            max_attempts: 2,
+            retry: retry(&[30, 40]),
+            require_receipt: true,
+            ttr: ttr(77),
+            ..called("a", URLS[0]).spec
+        },
         ..called("a", URLS[0])
     };
     add(store, full).await;

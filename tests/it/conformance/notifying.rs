@@ -93,8 +93,24 @@ async fn whatever_is_due_sooner_nudges_the_timer(fixture: StoreFixture) {
 
 async fn a_promotion_returns_its_moves(fixture: StoreFixture) {
     add(&*fixture.store, delayed("ready", seconds(10))).await;
-    add(&*fixture.store, AddJob { ttr: ttr(10), topic: topic("u"), ..job("expired") }).await;
-    add(&*fixture.store, AddJob { ttr: ttr(10), topic: topic("v"), max_attempts: 1, ..job("died") }).await;
+    add(
+        &*fixture.store,
+        AddJob {
+            topic: topic("u"),
+            spec: JobSpec { ttr: ttr(10), ..JobSpec::default() },
+            ..job("timed-out")
+        },
+    )
+    .await;
+    add(
+        &*fixture.store,
+        AddJob {
+            topic: topic("v"),
+            spec: JobSpec { ttr: ttr(10), max_attempts: 1, ..JobSpec::default() },
+            ..job("died")
+        },
+    )
+    .await;
     for name in ["u", "v"] {
         fixture.store.reserve(&plain(name), &claims(1), Wait::No).await.expect("reserves");
     }

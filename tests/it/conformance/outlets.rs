@@ -86,28 +86,31 @@ async fn a_callback_comes_back_as_it_was_added(fixture: StoreFixture) {
         ..(*callback(&url)).clone()
     };
     let wanted = AddJob {
-        callback: Some(largest.clone().into()),
-        trace: Some(trace(1)),
-        retry: retry(&[1; 64]),
+        spec: JobSpec {
+            callback: Some(largest.clone().into()),
+            trace: Some(trace(1)),
+            retry: retry(&[1; 64]),
+            ..JobSpec::default()
+        },
         ..job("a")
     };
     let added = add(store, wanted.clone()).await;
-    assert_eq!(added.callback.as_deref(), Some(&largest));
+    assert_eq!(added.spec.callback.as_deref(), Some(&largest));
     assert_eq!(add_any(store, wanted).await, Added::Replayed(added.clone()));
     assert_eq!(store.get(ALL, &id("a")).await.expect("gets"), Some(added));
     let held = reserve_called(store).await;
-    assert_eq!(held.job.callback.as_deref(), Some(&largest));
+    assert_eq!(held.job.spec.callback.as_deref(), Some(&largest));
     let reason = Reason::new(&"r".repeat(1_024));
     let later = Release { due: Some(after(seconds(9))), reason };
     let released =
         store.release(ALL, &id("a"), &held.receipt, later).await.expect("answers").expect("is held");
-    assert_eq!(released.callback.as_deref(), Some(&largest));
+    assert_eq!(released.spec.callback.as_deref(), Some(&largest));
     let patch = Patch { body: Some(body("2")), ..Patch::default() };
     let Patched::Done(patched) = store.patch(ALL, &id("a"), patch, None).await.expect("answers") else {
         panic!("a delayed job is patched")
     };
-    assert_eq!(patched.callback.as_deref(), Some(&largest));
-    assert_eq!(patched.trace, Some(trace(1)));
+    assert_eq!(patched.spec.callback.as_deref(), Some(&largest));
+    assert_eq!(patched.spec.trace, Some(trace(1)));
 }
 
 async fn every_change_announces_the_outlet_of_the_job(fixture: StoreFixture) {
@@ -292,7 +295,7 @@ async fn outlets_are_known_after_the_store_is_opened_again(mut fixture: StoreFix
 async fn scopes_and_moves_name_the_topic(fixture: StoreFixture) {
     let store = &*fixture.store;
     let (own, prefix, foreign) = (only(&["t"]), only(&["t*"]), only(&["u", "tt*"]));
-    add(store, AddJob { ttr: ttr(10), ..called("a", URL) }).await;
+    add(store, AddJob { spec: JobSpec { ttr: ttr(10), ..called("a", URL).spec }, ..called("a", URL) }).await;
     for scope in [&own, &prefix] {
         assert!(store.get(scope, &id("a")).await.expect("gets").is_some());
     }
@@ -328,7 +331,7 @@ async fn many_hosts_share_256_outlets(fixture: StoreFixture) {
     let mut seen = HashSet::new();
     for outlet in outlets {
         for grant in store.reserve(&outlet, &claims(20), Wait::No).await.expect("reserves") {
-            let to = grant.job.callback.as_ref().expect("has one").url.as_str().to_owned();
+            let to = grant.job.spec.callback.as_ref().expect("has one").url.as_str().to_owned();
             assert_eq!(outlet_to(store, "t", &to), outlet);
             assert!(seen.insert(grant.job.id), "no job is delivered twice");
         }

@@ -54,9 +54,7 @@ async fn every_field_can_be_changed_and_the_rest_stays(fixture: StoreFixture) {
     let changed = patch(&fixture, "a", change).await;
     let expected = Job {
         due_at: fixture.now().after(seconds(99)),
-        ttr: ttr(7),
-        max_attempts: 3,
-        retry: retry(&[1, 2]),
+        spec: JobSpec { ttr: ttr(7), max_attempts: 3, retry: retry(&[1, 2]), ..JobSpec::default() },
         body: body("[\"longer than it was before\"]"),
         history: changed.history.clone(),
         ..added
@@ -113,7 +111,8 @@ async fn a_patch_without_a_due_time_keeps_the_place(fixture: StoreFixture) {
 }
 
 async fn a_reserved_or_dead_job_is_refused_and_unchanged(fixture: StoreFixture) {
-    add(&*fixture.store, AddJob { max_attempts: 1, ..job("a") }).await;
+    add(&*fixture.store, AddJob { spec: JobSpec { max_attempts: 1, ..JobSpec::default() }, ..job("a") })
+        .await;
     let held = reserve(&*fixture.store).await;
     let refused = fixture.store.patch(ALL, &id("a"), due_in(0), None).await.expect("answers");
     assert_eq!(refused, Patched::Refused(State::Reserved));

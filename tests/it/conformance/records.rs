@@ -30,7 +30,7 @@ async fn everything_that_was_put_is_read(fixture: StoreFixture) {
     let store = &*fixture.store;
     assert_eq!(all_records(store).await, (Vec::new(), Vec::new()));
     let mut called = dead_record(&fixture, "e");
-    called.job.callback = Some(callback("http://other.example/"));
+    called.job.spec.callback = Some(callback("http://other.example/"));
     let jobs = vec![
         delayed_record(&fixture, "a"),
         full_record(&fixture, "b"),
@@ -68,7 +68,7 @@ async fn a_job_that_was_put_is_finished_by_its_receipt(fixture: StoreFixture) {
         assert_eq!(one(wrong), Finished::Lost);
         let held = record.receipt.expect("is reserved");
         let touched = store.touch(ALL, id, &held, None).await.expect("answers").expect("is held");
-        assert_eq!(touched.reserved_until, Some(fixture.now().after(record.job.ttr.as_duration())));
+        assert_eq!(touched.reserved_until, Some(fixture.now().after(record.job.spec.ttr.as_duration())));
         let done = store.finish(ALL, finish(id, &held)).await.expect("answers");
         assert_eq!(one(done), Finished::Done { topic: topic("t") });
     }
@@ -124,7 +124,7 @@ async fn a_ready_job_that_was_put_is_announced(fixture: StoreFixture) {
     put(store, &record(&fixture, "a")).await;
     assert!(fixture.notifications.take_ready().contains(&plain("t")));
     let mut called = record(&fixture, "b");
-    called.job.callback = Some(callback("http://b.example/"));
+    called.job.spec.callback = Some(callback("http://b.example/"));
     put(store, &called).await;
     let outlet = outlet_to(store, "t", "http://b.example/");
     assert!(fixture.notifications.take_ready().contains(&outlet));

@@ -64,13 +64,17 @@ async fn a_reserved_job_is_not_reserved_again(fixture: StoreFixture) {
 
 async fn each_reservation_lasts_as_asked(fixture: StoreFixture) {
     for n in 0..3 {
-        add(&*fixture.store, AddJob { ttr: ttr(30), ..job(&n.to_string()) }).await;
+        add(
+            &*fixture.store,
+            AddJob { spec: JobSpec { ttr: ttr(30), ..JobSpec::default() }, ..job(&n.to_string()) },
+        )
+        .await;
     }
     let asked = [claim_for(ttr(5)), Claim::default(), claim_for(Ttr::new(Ttr::MAX).expect("valid"))];
     let jobs = fixture.store.reserve(&plain("t"), &asked, Wait::No).await.expect("reserves");
     let until: Vec<_> = jobs.iter().map(|r| r.job.reserved_until.expect("is reserved")).collect();
     assert_eq!(until, [5, 30, 86_400].map(|n| fixture.now().after(seconds(n))));
-    assert!(jobs.iter().all(|r| r.job.ttr == ttr(30)), "the job's own TTR stays");
+    assert!(jobs.iter().all(|r| r.job.spec.ttr == ttr(30)), "the job's own TTR stays");
     fixture.advance_and_promote(seconds(5)).await;
     assert_eq!(reserve(&*fixture.store).await.job.id, jobs[0].job.id);
     assert_eq!(reserve_any(&*fixture.store).await, None);
@@ -146,7 +150,7 @@ async fn a_cancelled_reservation_leaves_no_trace(fixture: StoreFixture) {
 
 async fn a_postponed_job_comes_behind_the_others_and_keeps_its_attempts(fixture: StoreFixture) {
     let store = &*fixture.store;
-    add(store, AddJob { max_attempts: 1, ..job("a") }).await;
+    add(store, AddJob { spec: JobSpec { max_attempts: 1, ..JobSpec::default() }, ..job("a") }).await;
     let held = reserve(store).await;
     add(store, job("b")).await;
     store.postpone(vec![(id("a"), held.receipt.clone())], delay(seconds(5))).await.expect("postpones");
@@ -179,7 +183,8 @@ async fn a_stale_cancel_changes_nothing(fixture: StoreFixture) {
 }
 
 async fn fault_a_client_that_goes_away_burns_no_attempt(fixture: StoreFixture) {
-    add(&*fixture.store, AddJob { max_attempts: 1, ..job("a") }).await;
+    add(&*fixture.store, AddJob { spec: JobSpec { max_attempts: 1, ..JobSpec::default() }, ..job("a") })
+        .await;
     for _ in 0..5 {
         let unseen = reserve(&*fixture.store).await;
         fixture.store.cancel(vec![(id("a"), unseen.receipt)]).await.expect("cancels");

@@ -52,7 +52,11 @@ async fn a_ttr_end_without_a_schedule_is_at_once(fixture: StoreFixture) {
 }
 
 async fn a_ttr_end_follows_the_schedule_step_by_step(fixture: StoreFixture) {
-    add(&*fixture.store, AddJob { retry: retry(&[15, 180]), ..job("a") }).await;
+    add(
+        &*fixture.store,
+        AddJob { spec: JobSpec { retry: retry(&[15, 180]), ..JobSpec::default() }, ..job("a") },
+    )
+    .await;
     for (attempt, step) in [(1, 15), (2, 180), (3, 180)] {
         assert_eq!(reserve(&*fixture.store).await.job.attempts, attempt);
         fixture.advance_and_promote(seconds(60)).await;
@@ -79,7 +83,11 @@ async fn a_job_that_came_back_queues_by_its_new_due_time(fixture: StoreFixture) 
 }
 
 async fn used_attempts_make_a_dead_letter(fixture: StoreFixture) {
-    add(&*fixture.store, AddJob { max_attempts: 2, retry: retry(&[5]), ..job("a") }).await;
+    add(
+        &*fixture.store,
+        AddJob { spec: JobSpec { max_attempts: 2, retry: retry(&[5]), ..JobSpec::default() }, ..job("a") },
+    )
+    .await;
     reserve(&*fixture.store).await;
     fixture.advance_and_promote(seconds(60)).await;
     fixture.advance_and_promote(seconds(5)).await;
@@ -96,7 +104,8 @@ async fn used_attempts_make_a_dead_letter(fixture: StoreFixture) {
 }
 
 async fn without_a_cap_a_job_always_comes_back(fixture: StoreFixture) {
-    add(&*fixture.store, AddJob { max_attempts: 0, ..job("a") }).await;
+    add(&*fixture.store, AddJob { spec: JobSpec { max_attempts: 0, ..JobSpec::default() }, ..job("a") })
+        .await;
     for attempt in 1..=40 {
         assert_eq!(reserve(&*fixture.store).await.job.attempts, attempt);
         fixture.advance_and_promote(seconds(60)).await;
@@ -115,7 +124,11 @@ async fn a_release_backs_off_without_a_schedule(fixture: StoreFixture) {
 }
 
 async fn a_release_follows_the_schedule(fixture: StoreFixture) {
-    add(&*fixture.store, AddJob { retry: retry(&[0, 30]), ..job("a") }).await;
+    add(
+        &*fixture.store,
+        AddJob { spec: JobSpec { retry: retry(&[0, 30]), ..JobSpec::default() }, ..job("a") },
+    )
+    .await;
     let held = reserve(&*fixture.store).await;
     let back = release(&fixture, &held, Release { due: None, reason: why("busy") }).await;
     assert_eq!((back.state, back.due_at, back.reason), (State::Ready, fixture.now(), why("busy")));
@@ -127,7 +140,8 @@ async fn a_release_follows_the_schedule(fixture: StoreFixture) {
 }
 
 async fn an_explicit_delay_overrides_the_schedule(fixture: StoreFixture) {
-    add(&*fixture.store, AddJob { retry: retry(&[30]), ..job("a") }).await;
+    add(&*fixture.store, AddJob { spec: JobSpec { retry: retry(&[30]), ..JobSpec::default() }, ..job("a") })
+        .await;
     let held = reserve(&*fixture.store).await;
     let now = Release { due: Some(after(seconds(0))), reason: None };
     assert_eq!(release(&fixture, &held, now).await.state, State::Ready);
@@ -140,7 +154,8 @@ async fn an_explicit_delay_overrides_the_schedule(fixture: StoreFixture) {
 }
 
 async fn a_release_until_a_moment_overrides_the_schedule(fixture: StoreFixture) {
-    add(&*fixture.store, AddJob { retry: retry(&[30]), ..job("a") }).await;
+    add(&*fixture.store, AddJob { spec: JobSpec { retry: retry(&[30]), ..JobSpec::default() }, ..job("a") })
+        .await;
     let moment = fixture.now().after(millis(7_001));
     let until = Release { due: Some(Due::At(moment)), reason: why("at nine") };
     let held = reserve(&*fixture.store).await;
@@ -158,7 +173,8 @@ async fn a_release_until_a_moment_overrides_the_schedule(fixture: StoreFixture) 
 
 async fn a_release_with_used_attempts_is_a_dead_letter(fixture: StoreFixture) {
     for (name, given, kept) in [("a", Some("no stock"), "no stock"), ("b", None, Reason::ATTEMPTS_USED)] {
-        add(&*fixture.store, AddJob { max_attempts: 1, ..job(name) }).await;
+        add(&*fixture.store, AddJob { spec: JobSpec { max_attempts: 1, ..JobSpec::default() }, ..job(name) })
+            .await;
         let held = reserve(&*fixture.store).await;
         let given = Release { due: Some(after(seconds(0))), reason: given.and_then(why) };
         let dead = release(&fixture, &held, given).await;
@@ -208,7 +224,7 @@ async fn a_receipt_that_is_not_the_present_one_releases_nothing(fixture: StoreFi
 }
 
 async fn a_touch_moves_the_deadline_and_nothing_else(fixture: StoreFixture) {
-    add(&*fixture.store, AddJob { ttr: ttr(10), ..job("a") }).await;
+    add(&*fixture.store, AddJob { spec: JobSpec { ttr: ttr(10), ..JobSpec::default() }, ..job("a") }).await;
     let held = reserve(&*fixture.store).await;
     fixture.advance_and_promote(seconds(9)).await;
     let touched =

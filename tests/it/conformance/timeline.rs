@@ -80,11 +80,12 @@ async fn a_timeline_follows_every_change_of_a_due_time(fixture: StoreFixture) {
     assert_eq!(minutes(&fixture, 4).await, [0, 0, 1, 0], "requeued");
     store.delete(ALL, vec![id("a")]).await.expect("deletes");
     assert_eq!(minutes(&fixture, 4).await, [0; 4], "deleted");
-    let steps = linger::store::AddJob { retry: retry(&[60]), ..job("b") };
+    let steps =
+        linger::store::AddJob { spec: JobSpec { retry: retry(&[60]), ..JobSpec::default() }, ..job("b") };
     add(store, steps).await;
     reserve(store).await;
     fixture.advance_and_promote(seconds(60)).await;
-    assert_eq!(minutes(&fixture, 4).await, [0, 1, 0, 0], "expired, and waits for its next step");
+    assert_eq!(minutes(&fixture, 4).await, [0, 1, 0, 0], "timed out, and waits for its next step");
     purge(store, &topic("t"), 10).await;
     assert_eq!(minutes(&fixture, 4).await, [0; 4], "purged");
 }

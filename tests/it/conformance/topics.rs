@@ -17,7 +17,8 @@ super::on_every_engine! {
 
 /// One job in each state, and the receipt of the reserved one.
 async fn furnish(fixture: &StoreFixture) -> Receipt {
-    add(&*fixture.store, AddJob { max_attempts: 1, ..job("dead") }).await;
+    add(&*fixture.store, AddJob { spec: JobSpec { max_attempts: 1, ..JobSpec::default() }, ..job("dead") })
+        .await;
     reserve(&*fixture.store).await;
     fixture.advance_and_promote(seconds(60)).await;
     add(&*fixture.store, job("reserved")).await;

@@ -61,7 +61,9 @@ async fn every_job_is_on_one_page_whatever_its_size(fixture: StoreFixture) {
 async fn jobs_of_one_millisecond_are_each_on_one_page(fixture: StoreFixture) {
     let store = &*fixture.store;
     let some = |prefix: &str| -> Vec<_> { (0..50).map(|n| nth(prefix, n)).collect() };
-    let dying = some("dead").into_iter().map(|add| AddJob { max_attempts: 1, ttr: ttr(5), ..add });
+    let dying = some("dead")
+        .into_iter()
+        .map(|add| AddJob { spec: JobSpec { max_attempts: 1, ttr: ttr(5), ..add.spec }, ..add });
     reserve_these(store, &dying.collect::<Vec<_>>()).await;
     fixture.advance_and_promote(seconds(5)).await;
     reserve_these(store, &some("reserved")).await;
@@ -108,7 +110,7 @@ async fn a_walk_goes_on_where_the_last_job_was_deleted(fixture: StoreFixture) {
 
 /// A job that is reserved during a walk. Its topic has no other ready jobs.
 fn mover(name: String) -> AddJob {
-    AddJob { topic: topic("v"), ttr: ttr(3_600), ..job(&name) }
+    AddJob { topic: topic("v"), spec: JobSpec { ttr: ttr(3_600), ..JobSpec::default() }, ..job(&name) }
 }
 
 /// Adds jobs of every state and changes others: `n` counts the rounds.

@@ -6,7 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use linger::{
     clock::ManualClock,
-    job::{Body, Due, Job, JobId, Reason, Receipt, RetrySchedule, Timestamp, TopicPause, TopicSettings, Ttr},
+    job::{
+        Body, Due, Job, JobId, JobSpec, Reason, Receipt, RetrySchedule, Timestamp, TopicPause, TopicSettings,
+        Ttr,
+    },
     store::{AddJob, Added, Release, Store, TopicStats},
 };
 use serde_json::{Value, json};
@@ -121,13 +124,22 @@ fn jobs_never_reserved() -> Vec<AddJob> {
         due("at-last", at("9999-12-30T21:59:59.999Z")),
         due("long-ago", at("2001-02-03T04:05:06.789Z")),
         AddJob {
-            ttr: Ttr::new(millis(86_400_000)).expect("valid"),
-            max_attempts: 0,
+            spec: JobSpec {
+                ttr: Ttr::new(millis(86_400_000)).expect("valid"),
+                max_attempts: 0,
+                ..ready("patient", "paused").spec
+            },
             ..ready("patient", "paused")
         },
-        AddJob { require_receipt: true, max_attempts: 10_000, ..ready("strict", "set") },
         AddJob {
-            retry: RetrySchedule::new((1..=64).map(Duration::from_secs).collect()).expect("valid"),
+            spec: JobSpec { require_receipt: true, max_attempts: 10_000, ..ready("strict", "set").spec },
+            ..ready("strict", "set")
+        },
+        AddJob {
+            spec: JobSpec {
+                retry: RetrySchedule::new((1..=64).map(Duration::from_secs).collect()).expect("valid"),
+                ..ready("many-steps", "set").spec
+            },
             ..ready("many-steps", "set")
         },
     ];
@@ -139,8 +151,7 @@ fn jobs_never_reserved() -> Vec<AddJob> {
 /// Adds the jobs that are reserved at least once. Returns the receipt of `held`, whose reservation lasts a day.
 async fn add_reserved(store: &dyn Store, clock: &ManualClock) -> Receipt {
     let one = |name: &str, attempts| AddJob {
-        max_attempts: attempts,
-        retry: retry(&[600]),
+        spec: JobSpec { max_attempts: attempts, retry: retry(&[600]), ..ready(name, "tried").spec },
         ..ready(name, "tried")
     };
     let mut held = None;
@@ -201,11 +212,11 @@ pub fn job_json(job: &Job) -> Value {
         "state": job.state.as_str(),
         "created_at": job.created_at.to_string(),
         "due_at": job.due_at.to_string(),
-        "ttr_ms": ms(job.ttr.as_duration()),
+        "ttr_ms": ms(job.spec.ttr.as_duration()),
         "attempts": job.attempts,
-        "max_attempts": job.max_attempts,
-        "retry_ms": steps(&job.retry),
-        "require_receipt": job.require_receipt,
+        "max_attempts": job.spec.max_attempts,
+        "retry_ms": steps(&job.spec.retry),
+        "require_receipt": job.spec.require_receipt,
         "reserved_until": moment(job.reserved_until),
         "dead_at": moment(job.dead_at),
         "reason": job.reason.as_ref().map(Reason::as_str),

@@ -3,10 +3,6 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-pub use linger::{
-    job::TopicPause,
-    store::{Claim, Wait},
-};
 use linger::{
     job::{
         Body, Callback, CallbackUrl, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, Topic,
@@ -17,6 +13,10 @@ use linger::{
 use linger::{
     job::{Job, Receipt},
     store::Store,
+};
+pub use linger::{
+    job::{JobSpec, TopicPause},
+    store::{Claim, Wait},
 };
 
 use super::wait::StepLimit;
@@ -77,12 +77,7 @@ pub fn job(name: &str) -> AddJob {
         id: id(name),
         topic: topic("t"),
         due: Due::default(),
-        ttr: ttr(60),
-        max_attempts: 16,
-        retry: RetrySchedule::default(),
-        require_receipt: false,
-        callback: None,
-        trace: None,
+        spec: JobSpec::default(),
         fingerprint: Fingerprint([7; 16]),
         body: body("{\"n\":1}"),
     }
@@ -90,7 +85,7 @@ pub fn job(name: &str) -> AddJob {
 
 /// A job of topic `t` with a callback of its own to `url`, ready at once.
 pub fn called(name: &str, url: &str) -> AddJob {
-    AddJob { callback: Some(callback(url)), ..job(name) }
+    AddJob { spec: JobSpec { callback: Some(callback(url)), ..JobSpec::default() }, ..job(name) }
 }
 
 /// A callback to `url`.

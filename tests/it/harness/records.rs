@@ -38,19 +38,14 @@ pub fn record(fixture: &StoreFixture, name: &str) -> JobRecord {
             state: State::Ready,
             created_at: hour_ago,
             due_at: hour_ago,
-            ttr: added.ttr,
+            spec: added.spec,
             attempts: 0,
-            max_attempts: added.max_attempts,
-            retry: added.retry,
-            require_receipt: false,
             reserved_at: None,
             reserved_by: None,
             reserved_until: None,
             dead_at: None,
             reason: None,
             history: History::default(),
-            callback: None,
-            trace: None,
             body: added.body,
         },
         fingerprint: Fingerprint([9; 16]),
@@ -93,13 +88,13 @@ pub fn dead_record(fixture: &StoreFixture, name: &str) -> JobRecord {
 /// A record with a value in each of its fields.
 pub fn full_record(fixture: &StoreFixture, name: &str) -> JobRecord {
     let mut record = reserved_record(fixture, name);
-    record.job.ttr = ttr(7);
-    record.job.max_attempts = 1_000_000;
-    record.job.retry = retry(&[15, 180]);
-    record.job.require_receipt = true;
+    record.job.spec.ttr = ttr(7);
+    record.job.spec.max_attempts = 1_000_000;
+    record.job.spec.retry = retry(&[15, 180]);
+    record.job.spec.require_receipt = true;
     record.job.reason = Reason::new("psp timeout");
-    record.job.callback = Some(callback("https://shop.example/hook?x=1"));
-    record.job.trace = Some(trace(1));
+    record.job.spec.callback = Some(callback("https://shop.example/hook?x=1"));
+    record.job.spec.trace = Some(trace(1));
     record.job.body = body("{\"a\": [1.50, 12345678901234567890123]}");
     let event = HistoryEvent::Attempt {
         number: 2,

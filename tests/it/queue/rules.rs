@@ -67,11 +67,11 @@ async fn topic_settings_are_copied_into_new_jobs_only() {
     };
     fixture.queue.put_settings(&topic("t"), settings).await.expect("puts");
     let job = fixture.add("after", NOW).await;
-    assert_eq!((job.ttr, job.max_attempts, job.require_receipt), (ttr(5), 4, true));
-    assert_eq!(job.retry, retry(&[1, 2, 3]));
+    assert_eq!((job.spec.ttr, job.spec.max_attempts, job.spec.require_receipt), (ttr(5), 4, true));
+    assert_eq!(job.spec.retry, retry(&[1, 2, 3]));
     let own = NewJob { ttr: Some(ttr(9)), max_attempts: Some(0), ..new_job("own", NOW) };
     let own = fixture.queue.add(ALL, own).await.expect("adds").job;
-    assert_eq!((own.ttr, own.max_attempts), (ttr(9), 0));
+    assert_eq!((own.spec.ttr, own.spec.max_attempts), (ttr(9), 0));
     assert_eq!(fixture.get("before").await, plain);
     // A retried request still matches after the settings changed.
     assert!(fixture.queue.add(ALL, new_job("before", NOW)).await.expect("answers").replayed);

@@ -84,7 +84,14 @@ async fn every_step_keeps_attributes_of_a_later_version() {
     let fixture = AttributesFixture::start().await;
     let store = fixture.process.store();
     let (a, why) = (&id("a"), Reason::new("why"));
-    add(store, AddJob { retry: retry(&[5]), max_attempts: 3, ..delayed("a", seconds(9)) }).await;
+    add(
+        store,
+        AddJob {
+            spec: JobSpec { retry: retry(&[5]), max_attempts: 3, ..JobSpec::default() },
+            ..delayed("a", seconds(9))
+        },
+    )
+    .await;
     fixture.append("a", &later()).await;
 
     let patch =

@@ -18,7 +18,8 @@ async fn a_pop_that_ran_but_was_never_answered_leaves_no_reservation() {
     let options = options();
     let process = Process::start(&Options { mode: proxy.mode(), ..options.clone() }).await;
     let other = Process::with_clock_of(&process, &options).await;
-    add(process.store(), AddJob { max_attempts: 1, ..job("a") }).await;
+    add(process.store(), AddJob { spec: JobSpec { max_attempts: 1, ..JobSpec::default() }, ..job("a") })
+        .await;
     proxy.learn_background().await;
     proxy.arm_then(Fault::CutAfter, Fault::CutAfter);
     let popped = process.store.reserve(&plain("t"), &claims(1), Wait::No).await;

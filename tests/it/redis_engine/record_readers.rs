@@ -98,15 +98,15 @@ impl ReadJob {
             State::Reserved => 3,
             State::Dead => 4,
         };
-        assert_eq!(job.require_receipt, flags % 2 == 1);
-        let ttr_ms = i64::try_from(job.ttr.as_duration().as_millis()).expect("fits");
-        let numbers = [state, flags.into(), job.attempts.into(), ttr_ms, job.max_attempts.into()];
+        assert_eq!(job.spec.require_receipt, flags % 2 == 1);
+        let ttr_ms = i64::try_from(job.spec.ttr.as_duration().as_millis()).expect("fits");
+        let numbers = [state, flags.into(), job.attempts.into(), ttr_ms, job.spec.max_attempts.into()];
         Self {
             numbers: numbers.map(Some),
             moments: [Some(job.due_at), Some(job.created_at), job.reserved_until, job.dead_at],
             topic: job.topic.to_string(),
             reserved: job.reserved_at.map(|since| (since, job.reserved_by)),
-            retry: encode_steps(&job.retry).into(),
+            retry: encode_steps(&job.spec.retry).into(),
             reason: job
                 .reason
                 .map(|reason| Bytes::copy_from_slice(reason.as_str().as_bytes()))
@@ -159,9 +159,23 @@ async fn written_records(process: &Process, raw: &Raw, key: &str) -> Vec<Vec<u8>
     let store = process.store();
     for n in 0..6 {
         let retry = if n % 2 == 0 { retry(&[1, 60, 3_600]) } else { retry(&[]) };
-        add(store, AddJob { retry, require_receipt: n == 3, ..job(&format!("j{n}")) }).await;
+        add(
+            store,
+            AddJob {
+                spec: JobSpec { retry, require_receipt: n == 3, ..JobSpec::default() },
+                ..job(&format!("j{n}"))
+            },
+        )
+        .await;
     }
-    add(store, AddJob { retry: retry(&[5]), ..delayed("delayed", seconds(9)) }).await;
+    add(
+        store,
+        AddJob {
+            spec: JobSpec { retry: retry(&[5]), ..JobSpec::default() },
+            ..delayed("delayed", seconds(9))
+        },
+    )
+    .await;
     add(store, AddJob { due: delayed("d", seconds(70)).due, ..called("called", "https://a.example/x?y=z") })
         .await;
     let named = Claim { by: Actor::parse("worker é").ok(), ..one(claims(1)) };

@@ -94,10 +94,21 @@ async fn truncated_records_stop_nothing() {
     let retry = RetrySchedule::new(vec![seconds(1)]).expect("a schedule");
     let names = |kind| (0..HEAD + 2).map(move |left| (format!("{kind}-{left}"), left));
     for (name, _) in names("ready") {
-        add(process.store(), AddJob { retry: retry.clone(), ..job(&name) }).await;
+        add(
+            process.store(),
+            AddJob { spec: JobSpec { retry: retry.clone(), ..JobSpec::default() }, ..job(&name) },
+        )
+        .await;
     }
     for (name, _) in names("late") {
-        add(process.store(), AddJob { retry: retry.clone(), ..delayed(&name, seconds(1)) }).await;
+        add(
+            process.store(),
+            AddJob {
+                spec: JobSpec { retry: retry.clone(), ..JobSpec::default() },
+                ..delayed(&name, seconds(1))
+            },
+        )
+        .await;
     }
     for (name, left) in names("ready").chain(names("late")) {
         raw.send(&["EVAL", CUT, "1", &jobs, &name, &left.to_string()]).await;

@@ -120,7 +120,7 @@ async fn each_job_is_reserved_for_the_ttr_at_its_index() {
     let options = patient(Options { shards: Some(16), ..options() });
     let process = Process::start(&options).await;
     process.store().add(jobs()).await.expect("adds");
-    let own = jobs()[0].ttr;
+    let own = jobs()[0].spec.ttr;
     let alike: fn(usize) -> Option<Ttr> = |_| Some(ttr(7));
     let mixed: fn(usize) -> Option<Ttr> =
         |n| [None, Some(ttr(7)), Some(ttr(9))].get(n % 7).copied().flatten();

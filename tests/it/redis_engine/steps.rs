@@ -46,7 +46,7 @@ impl StepFixture {
         let mut side =
             Self { store, observer, name: name.to_owned(), receipts: BTreeMap::new(), seen: Vec::new() };
         let mut held: Vec<AddJob> = HELD.iter().map(|part| side.job(part)).collect();
-        (held[2].max_attempts, held[2].ttr) = (1, ttr(1));
+        (held[2].spec.max_attempts, held[2].spec.ttr) = (1, ttr(1));
         side.observer.add(held).await.expect("adds");
         // A reservation may return fewer when finding more would use up the short TTR of `last`, and none when a busy
         // machine has used it up.

@@ -38,7 +38,10 @@ const KEPT: usize = 1_500;
 
 async fn exports_show_each_kept_job_once(engine: Engine) {
     let fixture = StoreFixture::new(engine).await;
-    let kept = (0..KEPT).map(|n| linger::store::AddJob { max_attempts: 0, ..job(&format!("kept-{n}")) });
+    let kept = (0..KEPT).map(|n| linger::store::AddJob {
+        spec: JobSpec { max_attempts: 0, ..JobSpec::default() },
+        ..job(&format!("kept-{n}"))
+    });
     fixture.store.add(kept.collect()).await.expect("adds");
     let stop = CancellationToken::new();
     let workers: Vec<_> =

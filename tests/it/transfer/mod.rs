@@ -55,10 +55,10 @@ fn records(fixture: &StoreFixture) -> (Vec<TopicRecord>, Vec<JobRecord>) {
     let kinds = [record, delayed_record, reserved_record, dead_record, full_record];
     let mut jobs: Vec<JobRecord> = (0..700).map(|n| kinds[n % 5](fixture, &format!("job-{n:03}"))).collect();
     jobs[0].job.body = body("{\n  \"lines\": [1,\n2]\r\n}");
-    jobs[1].job.callback = Some(callback("http://other.example/"));
+    jobs[1].job.spec.callback = Some(callback("http://other.example/"));
     jobs[2].job.body = body("null");
     jobs[3].job.history = linger::job::History::from_stored(b"\0\x03\xc8ab");
-    jobs[4].job.ttr = linger::job::Ttr::new(millis(1_234)).expect("valid");
+    jobs[4].job.spec.ttr = linger::job::Ttr::new(millis(1_234)).expect("valid");
     let mut later = topic_record("later");
     later.other.set(linger::job::Tag(200), Some(b"of a later version"));
     let paused = TopicRecord {

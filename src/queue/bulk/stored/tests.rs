@@ -1,7 +1,7 @@
 //! Operations as JSON, there and back.
 
 use super::*;
-use crate::job::CallbackUrl;
+use crate::job::{Callback, CallbackUrl, Job, JobId, JobSpec, Reason, RetrySchedule, Ttr};
 
 fn from_ms(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
@@ -19,19 +19,21 @@ fn listed(callback: &str, reason: &str) -> ListedJob {
         state: State::Dead,
         created_at: from_ms(1),
         due_at: from_ms(2),
-        ttr: Ttr::DEFAULT,
+        spec: JobSpec {
+            ttr: Ttr::DEFAULT,
+            max_attempts: 4,
+            retry: RetrySchedule::new(vec![Duration::from_millis(1_500)]).expect("valid"),
+            require_receipt: true,
+            callback: Some(Arc::new(Callback::to(url))),
+            trace: None,
+        },
         attempts: 3,
-        max_attempts: 4,
-        retry: RetrySchedule::new(vec![Duration::from_millis(1_500)]).expect("valid"),
-        require_receipt: true,
-        reserved_at: Some(from_ms(4)),
-        reserved_by: Actor::parse("w-1").ok(),
-        reserved_until: Some(from_ms(5)),
+        reserved_at: None,
+        reserved_by: None,
+        reserved_until: None,
         dead_at: Some(from_ms(6)),
         reason: Reason::new(reason),
         history: History::default(),
-        callback: Some(Arc::new(Callback::to(url))),
-        trace: None,
         body: Body::from_stored(bytes::Bytes::new()),
     };
     ListedJob { job, body_bytes: 7 }

@@ -2,7 +2,7 @@
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{Attributes, History, HostNumber, Job, Timestamp, TopicFilter},
+    job::{Attributes, History, Job, Timestamp, TopicFilter},
     store::{
         AddJob, Added, Result,
         embedded::{
@@ -41,24 +41,18 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
         // Set below.
         due_at: Timestamp::from_millis(0),
         created_at: txn.wall_now().rounded_down,
-        ttr: job.ttr,
+        spec: job.spec.clone(),
         attempts: 0,
-        max_attempts: job.max_attempts,
-        retry: job.retry.clone(),
-        require_receipt: job.require_receipt,
         fingerprint: job.fingerprint,
         reason: None,
         dead_at: None,
         history: History::default(),
-        callback: None,
+        host: None,
         other: Attributes::default(),
     };
-    head.other.set_trace(job.trace.as_ref());
+    job.spec.encode_extensible(&mut head.other);
+    head.set_callback_host(&txn.db.store_head().store.0);
     txn.set_due(&mut head, job.due);
-    if let Some(callback) = &job.callback {
-        let seed = txn.db.store_head().store.0;
-        head.set_callback(callback.clone(), HostNumber::new(&seed, callback.url.origin()));
-    }
     let record = Record { head, body: job.body.clone() };
     let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
     let outlet = txn.memory.outlet(&record.head.outlet());

@@ -31,14 +31,12 @@ pub(crate) fn patch(
         state @ (State::Reserved | State::Dead) => return Ok(Ok(Patched::Refused(state))),
     }
     let FoundJob { hash, job_ref, content: Record { mut head, body } } = found;
-    let retry_steps = head.retry.steps().len();
-    head.ttr = patch.ttr.unwrap_or(head.ttr);
-    head.max_attempts = patch.max_attempts.unwrap_or(head.max_attempts);
-    head.retry = patch.retry.clone().unwrap_or(head.retry);
+    let retry_steps = head.spec.retry.steps().len();
+    patch.apply_to(&mut head.spec);
     if patch.due.is_some() {
         head.remember(HistoryEvent::Rescheduled, by, txn.wall_now());
     }
-    let grows = head.retry.steps().len() > retry_steps
+    let grows = head.spec.retry.steps().len() > retry_steps
         || patch.body.as_ref().is_some_and(|new| new.as_bytes().len() > body.as_bytes().len());
     if let Some(full) = txn.space_refusal(if grows { SpaceNeed::Growth } else { SpaceNeed::Rewrite }) {
         return Ok(Err(full));

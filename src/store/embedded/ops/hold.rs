@@ -38,7 +38,7 @@ fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> S
             if receipt.is_some() {
                 return Ok(Finished::Lost);
             }
-            if found.content.require_receipt {
+            if found.content.spec.require_receipt {
                 return Ok(Finished::ReceiptRequired);
             }
             if txn.memory.job_state(found.job_ref) != State::Reserved {
@@ -99,13 +99,13 @@ pub(crate) fn release(
     if let Some(full) = txn.space_refusal(SpaceNeed::Rewrite) {
         return Ok(Err(full));
     }
-    if found.content.head.has_used_all_attempts(lease.attempts) {
+    if found.content.head.spec.has_used_all_attempts(lease.attempts) {
         let end = (AttemptEnd::Released, Reason::ATTEMPTS_USED);
         return bury_job(txn, found, &lease, release.reason.clone(), end).map(Ok);
     }
     let FoundJob { hash, job_ref, content: mut record } = found;
     txn.remember_attempt(&mut record.head, &lease, AttemptEnd::Released, release.reason.as_ref());
-    let step = record.head.retry.after_release(lease.attempts);
+    let step = record.head.spec.retry.after_release(lease.attempts);
     match release.due {
         Some(due) => txn.set_due(&mut record.head, due),
         None => txn.set_delay(&mut record.head, step),
@@ -129,7 +129,7 @@ pub(crate) fn touch(
         Ok(held) => held,
         Err(not_held) => return Ok(Err(not_held)),
     };
-    let ttr = ttr.unwrap_or(found.content.head.ttr);
+    let ttr = ttr.unwrap_or(found.content.head.spec.ttr);
     txn.set_lease(found.job_ref, Lease { deadline: txn.now.after(ttr.as_duration()), ..lease })?;
     Ok(Ok(txn.to_job(found.job_ref, &found.content)))
 }

@@ -1,4 +1,4 @@
-//! The changes that time makes: delays end, reservations end, dead letters expire.
+//! The changes that time makes: delays end, reservations time out, the retention of dead letters ends.
 
 use super::{MAX_STEP_BYTES, write_txn::WriteTxn};
 use crate::{
@@ -26,7 +26,7 @@ pub(crate) fn promote(txn: &mut WriteTxn<'_>, limit: usize) -> SqlResult<Promote
     for kind in [DueKind::Elapsed, DueKind::Moment] {
         end_delays(txn, kind, &mut budget, &mut moves);
     }
-    expire_dead_letters(txn, &mut budget, &mut moves)?;
+    delete_old_dead_letters(txn, &mut budget, &mut moves)?;
     let next = txn.memory.next_deadline(txn.options.dead_retention, txn.wall_ahead_ms);
     // The engine waits for the next deadline, unless its caller does.
     let wakes_caller = next.filter(|_| !txn.options.promotes_by_itself);
@@ -68,12 +68,12 @@ fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<
     }
     txn.remove(hash, job_ref)?;
     record.head.attempts = attempts;
-    if record.head.has_used_all_attempts(attempts) {
+    if record.head.spec.has_used_all_attempts(attempts) {
         record.head.reason = Reason::new(Reason::TTR_EXPIRED);
         txn.insert_dead(hash, job_ref.outlet, &mut record)?;
         return Ok(Some(MoveKind::Died));
     }
-    let delay = record.head.retry.after_timeout(attempts);
+    let delay = record.head.spec.retry.after_timeout(attempts);
     txn.set_delay(&mut record.head, delay);
     txn.insert_waiting(hash, job_ref.outlet, &record)?;
     Ok(Some(MoveKind::TimedOut))
@@ -92,7 +92,11 @@ fn end_delays(txn: &mut WriteTxn<'_>, kind: DueKind, budget: &mut usize, moves: 
     }
 }
 
-fn expire_dead_letters(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<Move>) -> SqlResult<()> {
+fn delete_old_dead_letters(
+    txn: &mut WriteTxn<'_>,
+    budget: &mut usize,
+    moves: &mut Vec<Move>,
+) -> SqlResult<()> {
     let Some(kept) = txn.options.dead_retention else { return Ok(()) };
     let is_over = |since: Timestamp| since.after(kept) <= txn.now.rounded_down;
     if *budget == 0 || !txn.memory.earliest_death().is_some_and(is_over) {

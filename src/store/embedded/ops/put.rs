@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{topics::publish_config, write_txn::WriteTxn};
 use crate::{
-    job::{Actor, DueKind, HostNumber, Job, Outlet, State, TopicFilter},
+    job::{Actor, DueKind, Job, Outlet, State, TopicFilter},
     store::{
         JobRecord, Put, Result, TopicRecord,
         embedded::{
@@ -63,26 +63,17 @@ fn head_of(txn: &WriteTxn<'_>, record: &JobRecord) -> RecordHead {
         topic: topic.clone(),
         due_at: job.due_at,
         created_at: job.created_at,
-        ttr: job.ttr,
+        spec: job.spec,
         // The present reservation is counted in its lease.
         attempts: attempts.saturating_sub(u32::from(state == State::Reserved)),
-        max_attempts: job.max_attempts,
-        retry: job.retry,
-        require_receipt: job.require_receipt,
         fingerprint: record.fingerprint,
         reason: job.reason,
         dead_at: job.dead_at,
         history: job.history,
-        callback: None,
+        host: None,
         other: record.other_attributes(),
     };
-    if let Some(callback) = job.callback {
-        let seed = txn.db.store_head().store.0;
-        let host = HostNumber::new(&seed, callback.url.origin());
-        let as_stored = head.other.clone();
-        head.set_callback(callback, host);
-        head.keep_callback_of(&as_stored);
-    }
+    head.set_callback_host(&txn.db.store_head().store.0);
     head
 }
 

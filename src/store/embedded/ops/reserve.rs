@@ -32,7 +32,7 @@ pub(crate) fn reserve(
                 continue;
             }
         };
-        let ttr = claim.ttr.unwrap_or(record.head.ttr);
+        let ttr = claim.ttr.unwrap_or(record.head.spec.ttr);
         let lease = Lease {
             deadline: txn.now.after(ttr.as_duration()),
             receipt: Receipt::generate(),

@@ -12,15 +12,15 @@
 //! [`Attributes`]; those with an unknown tag are kept in every step that rewrites the record. The head contains the
 //! hash of the body, so that a start can check every record without reading large bodies.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::key::RowKey;
 use crate::job::{
-    Actor, AttemptEnd, Attributes, Body, Callback, DueKind, Fingerprint, History, HistoryEntry, HistoryEvent,
-    HostNumber, Job, JobId, Now, Outlet, Reason, Receipt, RetrySchedule, State, Tag, Timestamp, Topic, Ttr,
+    Actor, AttemptEnd, Attributes, Body, DueKind, Fingerprint, History, HistoryEntry, HistoryEvent,
+    HostNumber, Job, JobId, JobSpec, Now, Outlet, Reason, Receipt, State, Tag, Timestamp, Topic, Ttr,
 };
 
 /// The only flag. The others are reserved and refused.
@@ -52,20 +52,18 @@ pub(crate) struct RecordHead {
     /// [`set_due`](Self::set_due).
     pub due_at: Timestamp,
     pub created_at: Timestamp,
-    pub ttr: Ttr,
+    /// How the job is run. Its callback comes with `host` ([`set_callback_host`](Self::set_callback_host)).
+    pub spec: JobSpec,
     /// Reservations that ended; the present one is counted in its lease.
     pub attempts: u32,
-    pub max_attempts: u32,
-    pub retry: RetrySchedule,
-    pub require_receipt: bool,
     pub fingerprint: Fingerprint,
     pub reason: Option<Reason>,
     pub dead_at: Option<Timestamp>,
     pub history: History,
-    /// The job's own callback, with the number of its host. Change it by [`set_callback`](Self::set_callback).
-    pub callback: Option<(HostNumber, Arc<Callback>)>,
-    /// All attributes but the retry schedule, the reason, the moment of death and the history; those of the callback, the
-    /// trace context and the kind of the due time, too, as stored.
+    /// The number of the host of the job's own callback; present exactly if it has one.
+    pub host: Option<HostNumber>,
+    /// All attributes, as stored, but those that this version writes anew: of the spec ([`JobSpec::WHOLE_TAGS`]), the reason,
+    /// the moment of death and the history.
     pub other: Attributes,
 }
 
@@ -113,19 +111,14 @@ impl Record {
             state,
             created_at: head.created_at,
             due_at,
-            ttr: head.ttr,
+            spec: head.spec,
             attempts: lease.map_or(head.attempts, |lease| lease.attempts),
-            max_attempts: head.max_attempts,
-            retry: head.retry,
-            require_receipt: head.require_receipt,
             reserved_at: lease.map(|lease| lease.since.shifted(wall_ahead_ms)),
             reserved_by: lease.and_then(|lease| Actor::parse(&lease.by).ok()),
             reserved_until: lease.map(|lease| lease.deadline.shifted(wall_ahead_ms)),
             dead_at: head.dead_at,
             reason: head.reason,
             history: head.history,
-            callback: head.callback.map(|(_, callback)| callback),
-            trace: head.other.trace(),
             body: self.body.clone(),
         }
     }
@@ -142,26 +135,15 @@ impl Record {
 }
 
 impl RecordHead {
-    /// Whether `attempts` reservations are all that the job may have.
-    pub fn has_used_all_attempts(&self, attempts: u32) -> bool {
-        self.max_attempts != 0 && attempts >= self.max_attempts
-    }
-
     /// Where the job is delivered to.
     pub fn outlet(&self) -> Outlet {
-        Outlet { topic: self.topic.clone(), host: self.callback.as_ref().map(|(host, _)| *host) }
+        Outlet { topic: self.topic.clone(), host: self.host }
     }
 
-    /// Sets the callback of a new job.
-    pub fn set_callback(&mut self, callback: Arc<Callback>, host: HostNumber) {
-        self.other.set(Tag::CALLBACK, Some(&callback.encode()));
-        self.other.set(Tag::HOST_NUMBER, Some(&[host.0]));
-        self.callback = Some((host, callback));
-    }
-
-    /// Keeps the callback as other attributes have it: perhaps with a part that only a later version knows.
-    pub fn keep_callback_of(&mut self, stored: &Attributes) {
-        self.other.set(Tag::CALLBACK, stored.get(Tag::CALLBACK));
+    /// Sets the host number of the job's own callback, if it has one, in the store with this seed.
+    pub fn set_callback_host(&mut self, seed: &[u8; 16]) {
+        self.host = self.spec.callback.as_ref().map(|callback| HostNumber::new(seed, callback.url.origin()));
+        self.other.set(Tag::HOST_NUMBER, self.host.map(|host| [host.0]).as_ref().map(|bytes| &bytes[..]));
     }
 
     /// Which clock decides when the job is due.
@@ -196,12 +178,12 @@ impl RecordHead {
 
     fn fields(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
-        bytes.push(if self.require_receipt { REQUIRE_RECEIPT } else { 0 });
+        bytes.push(if self.spec.require_receipt { REQUIRE_RECEIPT } else { 0 });
         put_timestamp(&mut bytes, self.due_at);
         put_timestamp(&mut bytes, self.created_at);
-        put_duration(&mut bytes, self.ttr.as_duration());
+        put_duration(&mut bytes, self.spec.ttr.as_duration());
         put_varint(&mut bytes, self.attempts.into());
-        put_varint(&mut bytes, self.max_attempts.into());
+        put_varint(&mut bytes, self.spec.max_attempts.into());
         bytes.extend_from_slice(&self.fingerprint.0);
         let attributes = self.attributes();
         let len = u16::try_from(attributes.as_bytes().len()).expect("attributes leave room for a change");
@@ -212,7 +194,7 @@ impl RecordHead {
 
     fn attributes(&self) -> Attributes {
         let mut attributes = self.other.clone();
-        attributes.set_retry(&self.retry);
+        self.spec.encode_whole(&mut attributes);
         attributes.set_reason(self.reason.as_ref());
         attributes.set_died_at(self.dead_at);
         attributes.set_history(&self.history);
@@ -221,16 +203,17 @@ impl RecordHead {
 
     /// Reads the known attributes out of `other`; `None` when one is malformed.
     fn take_known_attributes(&mut self) -> Option<()> {
-        self.retry = self.other.retry()?;
         self.reason = self.other.reason()?;
         self.dead_at = self.other.died_at()?;
         self.history = self.other.history();
-        self.callback = decode_callback(&self.other)?;
-        self.other.set_retry(&RetrySchedule::default());
-        self.other.set_reason(None);
-        self.other.set_died_at(None);
-        self.other.set_history(&History::default());
-        Some(())
+        self.host = match self.other.get(Tag::HOST_NUMBER) {
+            Some(bytes) => Some(decode_host(bytes)?),
+            None => None,
+        };
+        let rewritten = [Tag::REASON, Tag::DIED_AT, Tag::HISTORY];
+        JobSpec::WHOLE_TAGS.into_iter().chain(rewritten).for_each(|tag| self.other.set(tag, None));
+        // With one of them alone it is not known whether the job may be delivered to a worker.
+        (self.spec.callback.is_some() == self.host.is_some()).then_some(())
     }
 }
 
@@ -277,22 +260,25 @@ impl<'a> RecordColumns<'a> {
         if flags & !REQUIRE_RECEIPT != 0 {
             return None;
         }
+        let (due_at, created_at) = (reader.timestamp()?, reader.timestamp()?);
+        let ttr = Ttr::new(reader.duration()?).ok()?;
+        let attempts = reader.varint()?.try_into().ok()?;
+        let max_attempts = reader.varint()?.try_into().ok()?;
+        let fingerprint = Fingerprint(reader.bytes()?);
+        let attributes = reader.attributes()?;
         let mut head = RecordHead {
             id: JobId::parse(std::str::from_utf8(self.id).ok()?).ok()?,
             topic: Topic::parse(std::str::from_utf8(self.topic).ok()?).ok()?,
-            due_at: reader.timestamp()?,
-            created_at: reader.timestamp()?,
-            ttr: Ttr::new(reader.duration()?).ok()?,
-            attempts: reader.varint()?.try_into().ok()?,
-            max_attempts: reader.varint()?.try_into().ok()?,
-            retry: RetrySchedule::default(),
-            require_receipt: flags & REQUIRE_RECEIPT != 0,
-            fingerprint: Fingerprint(reader.bytes()?),
+            due_at,
+            created_at,
+            spec: JobSpec::decode(ttr, max_attempts, flags & REQUIRE_RECEIPT != 0, &attributes)?,
+            attempts,
+            fingerprint,
             reason: None,
             dead_at: None,
             history: History::default(),
-            callback: None,
-            other: reader.attributes()?,
+            host: None,
+            other: attributes,
         };
         if !head.other.is_empty() {
             head.take_known_attributes()?;
@@ -315,18 +301,6 @@ impl<'a> RecordColumns<'a> {
             hash.update(part);
         }
         hash.digest()
-    }
-}
-
-/// The callback among the attributes, with the number of its host; `None` when one of them is missing or malformed.
-fn decode_callback(attributes: &Attributes) -> Option<Option<(HostNumber, Arc<Callback>)>> {
-    match (attributes.get(Tag::CALLBACK), attributes.get(Tag::HOST_NUMBER)) {
-        (None, None) => Some(None),
-        (Some(callback), Some(host)) => {
-            Some(Some((decode_host(host)?, Arc::new(Callback::decode(callback)?))))
-        }
-        // Whether the job may be delivered to a worker is not known.
-        (Some(_), None) | (None, Some(_)) => None,
     }
 }
 
@@ -365,9 +339,9 @@ impl FieldReader<'_> {
 
     fn varint(&mut self) -> Option<u64> {
         let mut varint = 0u64;
-        for change_state in (0..64).step_by(7) {
+        for shift in (0..64).step_by(7) {
             let [byte] = self.bytes()?;
-            varint |= u64::from(byte & 0x7f).checked_shl(change_state)?;
+            varint |= u64::from(byte & 0x7f).checked_shl(shift)?;
             if byte & 0x80 == 0 {
                 return Some(varint);
             }

@@ -9,8 +9,8 @@ use std::{
 use crate::{
     clock::ManualClock,
     job::{
-        Attributes, Body, Delay, Due, Fingerprint, History, JobId, Outlet, RetrySchedule, Timestamp, Topic,
-        TopicFilter, Ttr,
+        Attributes, Body, Delay, Due, Fingerprint, History, JobId, JobSpec, Outlet, Timestamp, Topic,
+        TopicFilter,
     },
     metrics::Metrics,
     store::{
@@ -104,12 +104,7 @@ pub fn job(name: &str) -> AddJob {
         id: id(name),
         topic: topic("t"),
         due: Due::default(),
-        ttr: Ttr::DEFAULT,
-        max_attempts: 0,
-        retry: RetrySchedule::default(),
-        require_receipt: false,
-        callback: None,
-        trace: None,
+        spec: JobSpec { max_attempts: 0, ..JobSpec::default() },
         fingerprint: Fingerprint([1; 16]),
         body: Body::from_stored(format!("\"body of {name}\"").into()),
     }
@@ -205,16 +200,13 @@ pub fn record(name: &str, due_at: Timestamp) -> Record {
         topic: job.topic,
         due_at,
         created_at: due_at,
-        ttr: job.ttr,
+        spec: job.spec,
         attempts: 0,
-        max_attempts: 0,
-        retry: job.retry,
-        require_receipt: false,
         fingerprint: job.fingerprint,
         reason: None,
         dead_at: None,
         history: History::default(),
-        callback: None,
+        host: None,
         other: Attributes::default(),
     };
     Record { head, body: job.body }

@@ -101,7 +101,14 @@ async fn unknown_attributes_survive_the_death_of_a_job() {
     let fixture = Fixture::new();
     let store = fixture.open().await;
     for name in ["expired", "released"] {
-        add(&store, [crate::store::AddJob { max_attempts: 1, ..job(name) }]).await;
+        add(
+            &store,
+            [crate::store::AddJob {
+                spec: crate::job::JobSpec { max_attempts: 1, ..crate::job::JobSpec::default() },
+                ..job(name)
+            }],
+        )
+        .await;
         tag(&store, name).await;
         let held = reserve_one(&store).await;
         if name == "released" {

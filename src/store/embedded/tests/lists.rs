@@ -27,13 +27,14 @@ const ORDERS: [Order; 2] = [Order::Ascending, Order::Descending];
 /// Every third job has a callback of its own.
 fn nth(state: State, n: usize) -> AddJob {
     let url = CallbackUrl::parse("http://host.example/").expect("valid");
-    let callback = n.is_multiple_of(3).then(|| Arc::new(Callback::to(url)));
-    AddJob { callback, ..job(&format!("{state}-{n}")) }
+    let mut job = job(&format!("{state}-{n}"));
+    job.spec.callback = n.is_multiple_of(3).then(|| Arc::new(Callback::to(url)));
+    job
 }
 
 async fn reserve_nth(store: &EmbeddedStore, state: State, n: usize) -> crate::store::Reservation {
     add(store, [nth(state, n)]).await;
-    let host = nth(state, n).callback.map(|callback| store.host_number(callback.url.origin()));
+    let host = nth(state, n).spec.callback.map(|callback| store.host_number(callback.url.origin()));
     let outlet = Outlet { topic: topic("t"), host };
     store.reserve(&outlet, &[Claim::default()], Wait::No).await.expect("reserves").pop().expect("it is ready")
 }

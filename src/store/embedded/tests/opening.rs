@@ -56,7 +56,10 @@ async fn an_unknown_format_and_foreign_files_are_refused_and_not_changed() {
 async fn everything_acknowledged_before_a_crash_is_there_after_it() {
     let fixture = Fixture::new();
     let store = fixture.open().await;
-    let one_try = crate::store::AddJob { max_attempts: 1, ..job("dead") };
+    let one_try = crate::store::AddJob {
+        spec: crate::job::JobSpec { max_attempts: 1, ..crate::job::JobSpec::default() },
+        ..job("dead")
+    };
     add(&store, [one_try, job("finished"), job("held"), job("ready"), job("released")]).await;
     add(&store, [delayed("soon", seconds(5)), delayed("far", seconds(40_000)), delayed("gone", seconds(1))])
         .await;

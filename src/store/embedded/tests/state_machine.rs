@@ -10,7 +10,7 @@ use crate::{
     clock::{Clock, ManualClock},
     job::{Callback, CallbackUrl, Due, DueKind, HostNumber, JobId, Outlet, Receipt, State, Timestamp},
     store::{
-        AddJob, ChangeJob, Claim, FinishJob, JobChange, JobFilter, JobPage, Order, Patch, Release, SeenJob,
+        ChangeJob, Claim, FinishJob, JobChange, JobFilter, JobPage, Order, Patch, Release, SeenJob,
         TopicConfig,
         embedded::{
             Options,
@@ -89,9 +89,10 @@ impl StateMachine {
         let host = |n: usize| CallbackUrl::parse(["http://a", "http://b", "", ""][n % 4]).ok();
         match *step {
             Step::Add { job: n, wait_ms, attempts, topic: t } => {
-                let job = delayed(&format!("job-{n}"), wait(wait_ms));
-                let callback = host(n).map(|url| Arc::new(Callback::to(url)));
-                let add = AddJob { topic: of(t), max_attempts: attempts, callback, ..job };
+                let mut add = delayed(&format!("job-{n}"), wait(wait_ms));
+                add.topic = of(t);
+                add.spec.max_attempts = attempts;
+                add.spec.callback = host(n).map(|url| Arc::new(Callback::to(url)));
                 answer_text(self.txn(|txn| ops::add(txn, std::slice::from_ref(&add))))
             }
             Step::Reserve { topic: t, count } => {

@@ -12,13 +12,13 @@
 //! Packed by hand because a queue holds millions of records: this one takes 48 bytes and the topic in addition to
 //! body and id, a MessagePack map three times as much.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, time::Duration};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::{
     job::{
-        Actor, Attributes, Body, Callback, Due, Fingerprint, HostNumber, Job, JobId, Outlet, Receipt, State,
+        Actor, Attributes, Body, Due, Fingerprint, HostNumber, Job, JobId, JobSpec, Outlet, Receipt, State,
         Tag, Timestamp, Ttr,
     },
     store::{AddJob, JobRecord},
@@ -43,11 +43,7 @@ pub type ReceiptBytes = [u8; 16];
 pub fn encode_new(job: &AddJob, host: Option<HostNumber>, generation: u32) -> Bytes {
     let (outlet, body) = (outlet_name(job, host), job.body.as_bytes());
     let mut attributes = Attributes::default();
-    attributes.set_retry(&job.retry);
-    attributes.set_trace(job.trace.as_ref());
-    if let Some(callback) = &job.callback {
-        attributes.set(Tag::CALLBACK, Some(&callback.encode()));
-    }
+    job.spec.encode(&mut attributes);
     // Both kinds go by the server's clock. The kind is kept for a store to which the job may be moved.
     attributes.set_due_kind(job.due.kind());
     let attributes = attributes.as_bytes();
@@ -57,13 +53,13 @@ pub fn encode_new(job: &AddJob, host: Option<HostNumber>, generation: u32) -> By
     };
     let mut raw = BytesMut::with_capacity(HEAD_BYTES + outlet.len() + attributes.len() + body.len());
     raw.put_u8(VERSION + state_code(State::Delayed));
-    raw.put_u8(u8::from(job.require_receipt) * STRICT);
+    raw.put_u8(u8::from(job.spec.require_receipt) * STRICT);
     raw.put_u32(generation);
     raw.put_uint(due_ms, 6);
     raw.put_u32(0);
     raw.put_uint(kind, 6);
-    raw.put_uint(as_millis(job.ttr.as_duration()), 4);
-    raw.put_uint(u64::from(job.max_attempts), 3);
+    raw.put_uint(as_millis(job.spec.ttr.as_duration()), 4);
+    raw.put_uint(u64::from(job.spec.max_attempts), 3);
     raw.put_slice(&job.fingerprint.0);
     raw.put_u8(u8::try_from(outlet.len()).expect("topics are at most 128 bytes"));
     raw.put_u16(u16::try_from(attributes.len()).expect("a new job has less than 8 KiB of attributes"));
@@ -87,7 +83,7 @@ pub fn outlet_of(job: &Job, raw: &[u8]) -> Outlet {
         let len = usize::from(*raw.get(OUTLET_LEN_AT)?);
         Outlet::parse(std::str::from_utf8(raw.get(HEAD_BYTES..HEAD_BYTES + len)?).ok()?)?.host
     };
-    Outlet { topic: job.topic.clone(), host: job.callback.as_ref().and_then(|_| host()) }
+    Outlet { topic: job.topic.clone(), host: job.spec.callback.as_ref().and_then(|_| host()) }
 }
 
 /// The job in a record; `None` if `raw` is not a record.
@@ -121,13 +117,13 @@ pub fn encode_whole(record: &JobRecord, host: Option<HostNumber>, generation: u3
     let mut raw =
         BytesMut::with_capacity(HEAD_BYTES + outlet.len() + attributes.len() + job.body.as_bytes().len());
     raw.put_u8(VERSION + state_code(job.state));
-    raw.put_u8(u8::from(job.require_receipt) * STRICT);
+    raw.put_u8(u8::from(job.spec.require_receipt) * STRICT);
     raw.put_u32(generation);
     raw.put_uint(job.due_at.as_millis().unsigned_abs(), 6);
     raw.put_u32(job.attempts);
     raw.put_uint(job.created_at.as_millis().unsigned_abs(), 6);
-    raw.put_uint(as_millis(job.ttr.as_duration()), 4);
-    raw.put_uint(u64::from(job.max_attempts), 3);
+    raw.put_uint(as_millis(job.spec.ttr.as_duration()), 4);
+    raw.put_uint(u64::from(job.spec.max_attempts), 3);
     raw.put_slice(&record.fingerprint.0);
     raw.put_u8(u8::try_from(outlet.len()).expect("topics are at most 128 bytes"));
     raw.put_u16(u16::try_from(attributes.len()).expect("attributes leave room for a reservation"));
@@ -176,11 +172,8 @@ fn decode_any(id: &JobId, raw: &Bytes) -> Option<(Job, Option<ReceiptBytes>)> {
     if (state == State::Reserved) != lease.is_some() || (state == State::Dead) != dead_at.is_some() {
         return None;
     }
-    let callback = match attributes.get(Tag::CALLBACK) {
-        Some(callback) => Some(Arc::new(Callback::decode(callback)?)),
-        None => None,
-    };
-    if callback.is_none() != outlet.is_plain() {
+    let spec = JobSpec::decode(ttr, max_attempts, flags & STRICT != 0, &attributes)?;
+    if spec.callback.is_none() != outlet.is_plain() {
         // Whether the job may be delivered to a worker is not known.
         return None;
     }
@@ -190,19 +183,14 @@ fn decode_any(id: &JobId, raw: &Bytes) -> Option<(Job, Option<ReceiptBytes>)> {
         state,
         created_at,
         due_at,
-        ttr,
+        spec,
         attempts,
-        max_attempts,
-        retry: attributes.retry()?,
-        require_receipt: flags & STRICT != 0,
         reserved_at: lease.as_ref().map(|lease| lease.since),
         reserved_by: lease.as_ref().and_then(|lease| lease.by.clone()),
         reserved_until: lease.as_ref().map(|lease| lease.until),
         dead_at,
         reason: attributes.reason()?,
         history: attributes.history(),
-        callback,
-        trace: attributes.trace(),
         body: Body::from_stored(raw.slice_ref(body)),
     };
     Some((job, lease.map(|lease| lease.receipt)))
@@ -251,7 +239,9 @@ fn get_moment(bytes: &mut &[u8]) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{CallbackUrl, Delay, RetrySchedule, Topic};
+    use std::sync::Arc;
+
+    use crate::job::{Callback, CallbackUrl, Delay, RetrySchedule, Topic};
     use proptest::prelude::*;
 
     fn job(topic: String, body: Vec<u8>, steps_ms: Vec<u64>, max_attempts: u32, strict: bool) -> AddJob {
@@ -259,13 +249,13 @@ mod tests {
             id: JobId::parse("a").expect("valid"),
             topic: Topic::parse(&topic).expect("valid"),
             due: Due::After(Delay::new(Duration::from_secs(7)).expect("valid")),
-            ttr: Ttr::DEFAULT,
-            max_attempts,
-            retry: RetrySchedule::new(steps_ms.into_iter().map(Duration::from_millis).collect())
-                .expect("valid"),
-            require_receipt: strict,
-            callback: None,
-            trace: None,
+            spec: JobSpec {
+                max_attempts,
+                retry: RetrySchedule::new(steps_ms.into_iter().map(Duration::from_millis).collect())
+                    .expect("valid"),
+                require_receipt: strict,
+                ..JobSpec::default()
+            },
             fingerprint: Fingerprint([7; 16]),
             body: Body::from_stored(body.into()),
         }
@@ -284,10 +274,7 @@ mod tests {
             let decoded = decode(&added.id, &encode_new(&added, None, 1)).expect("a record");
             prop_assert_eq!(decoded.topic, added.topic);
             prop_assert_eq!(decoded.body, added.body);
-            prop_assert_eq!(decoded.retry, added.retry);
-            prop_assert_eq!(decoded.max_attempts, max_attempts);
-            prop_assert_eq!(decoded.require_receipt, strict);
-            prop_assert_eq!(decoded.ttr, added.ttr);
+            prop_assert_eq!(decoded.spec, added.spec);
             prop_assert_eq!((decoded.state, decoded.due_at.as_millis()), (State::Delayed, 7_000));
         }
 
@@ -309,11 +296,12 @@ mod tests {
     fn a_job_with_a_callback_is_filed_by_its_host() {
         let url = CallbackUrl::parse("https://a.example/x").expect("valid");
         let plain = job("t".to_owned(), b"null".to_vec(), vec![5], 3, false);
-        let added = AddJob { callback: Some(Arc::new(Callback::to(url))), ..plain.clone() };
+        let callback = Some(Arc::new(Callback::to(url)));
+        let added = AddJob { spec: JobSpec { callback, ..plain.spec.clone() }, ..plain.clone() };
         let raw = encode_new(&added, Some(HostNumber(0x3f)), 1);
         assert!(raw[HEAD_BYTES..].starts_with(b"t>3f"));
         let decoded = decode(&added.id, &raw).expect("a record");
-        assert_eq!((&decoded.topic, &decoded.callback), (&added.topic, &added.callback));
+        assert_eq!((&decoded.topic, &decoded.spec), (&added.topic, &added.spec));
         assert_eq!(outlet_of(&decoded, &raw).to_string(), "t>3f");
         for (job, host) in [(&added, None), (&plain, Some(HostNumber(0x3f)))] {
             assert_eq!(decode(&job.id, &encode_new(job, host, 1)), None, "{host:?}");

@@ -86,7 +86,7 @@ impl BatchCall for AddCall {
 impl AddCall {
     /// The host of a job's own callback.
     fn host(&self, job: &AddJob) -> Option<HostNumber> {
-        job.callback.as_ref().map(|callback| self.shards.host_number(callback.url.origin()))
+        job.spec.callback.as_ref().map(|callback| self.shards.host_number(callback.url.origin()))
     }
 
     /// Notifies the listener of ready and due jobs, once for each outlet.
@@ -157,19 +157,14 @@ fn created_job(job: AddJob, created_at: Timestamp, due_at: Timestamp) -> Job {
         state: if due_at <= created_at { State::Ready } else { State::Delayed },
         created_at,
         due_at,
-        ttr: job.ttr,
+        spec: job.spec,
         attempts: 0,
-        max_attempts: job.max_attempts,
-        retry: job.retry,
-        require_receipt: job.require_receipt,
         reserved_at: None,
         reserved_by: None,
         reserved_until: None,
         dead_at: None,
         reason: None,
         history: History::default(),
-        callback: job.callback,
-        trace: job.trace,
         body: job.body,
     }
 }

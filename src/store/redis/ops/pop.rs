@@ -59,7 +59,8 @@ impl PopProgress<'_> {
 
     /// How long it may continue with these jobs.
     pub fn time_left_with(&self, granted: &[Reservation], now_us: i64) -> Duration {
-        let ttr = |grant: &Reservation| self.claims[grant.claim].ttr.unwrap_or(grant.job.ttr).as_duration();
+        let ttr =
+            |grant: &Reservation| self.claims[grant.claim].ttr.unwrap_or(grant.job.spec.ttr).as_duration();
         let spent = between(self.began_us, now_us);
         granted.iter().map(ttr).min().unwrap_or_default().mul_f64(TTR_SHARE).saturating_sub(spent)
     }

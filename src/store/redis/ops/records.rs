@@ -174,7 +174,7 @@ impl RecordWriter {
 
     /// The host of a job's own callback.
     fn host(&self, job: &JobRecord) -> Option<HostNumber> {
-        job.job.callback.as_ref().map(|callback| self.shards.host_number(callback.url.origin()))
+        job.job.spec.callback.as_ref().map(|callback| self.shards.host_number(callback.url.origin()))
     }
 }
 

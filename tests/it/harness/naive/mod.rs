@@ -155,7 +155,7 @@ impl Naive {
     }
 
     fn outlet(&self, job: &Job) -> Outlet {
-        let host = job.callback.as_ref().map(|callback| self.number_of(callback.url.origin()));
+        let host = job.spec.callback.as_ref().map(|callback| self.number_of(callback.url.origin()));
         Outlet { topic: job.topic.clone(), host }
     }
 
@@ -167,7 +167,7 @@ impl Naive {
         assert_eq!(entry.job.state, State::Ready, "only a ready job is reserved");
         entry.job.state = State::Reserved;
         entry.job.attempts += 1;
-        let lasts = claim.ttr.unwrap_or(entry.job.ttr).as_duration();
+        let lasts = claim.ttr.unwrap_or(entry.job.spec.ttr).as_duration();
         entry.job.reserved_at = Some(now.rounded_down);
         entry.job.reserved_by = claim.by.clone();
         entry.job.reserved_until = Some(now.after(lasts));
@@ -257,19 +257,14 @@ impl Naive {
             state: State::Delayed,
             created_at: now.rounded_down,
             due_at: now.rounded_down,
-            ttr: add.ttr,
+            spec: add.spec,
             attempts: 0,
-            max_attempts: add.max_attempts,
-            retry: add.retry,
-            require_receipt: add.require_receipt,
             reserved_at: None,
             reserved_by: None,
             reserved_until: None,
             dead_at: None,
             reason: None,
             history: History::default(),
-            callback: add.callback,
-            trace: add.trace,
             body: copied(&add.body),
         };
         let arrival = content.arrivals;
@@ -291,7 +286,7 @@ impl Naive {
         let Some(entry) = content.find(scope, &finish.id) else { return Finished::Gone };
         match &finish.receipt {
             Some(_) if finish.receipt != entry.receipt => return Finished::Lost,
-            None if entry.job.require_receipt => return Finished::ReceiptRequired,
+            None if entry.job.spec.require_receipt => return Finished::ReceiptRequired,
             None if entry.job.state != State::Reserved => return Finished::NotReserved,
             Some(_) | None => {}
         }
@@ -310,12 +305,12 @@ impl Naive {
             }
             State::Reserved if entry.job.reserved_until <= Some(now.rounded_down) => {
                 self.remember_attempt(&mut entry.job, AttemptEnd::TimedOut, None);
-                let Job { attempts, max_attempts, .. } = entry.job;
-                if max_attempts != 0 && attempts >= max_attempts {
+                let attempts = entry.job.attempts;
+                if entry.job.spec.has_used_all_attempts(attempts) {
                     self.die(entry, None, Reason::TTR_EXPIRED);
                     return Some(MoveKind::Died);
                 }
-                let step = entry.job.retry.after_timeout(attempts);
+                let step = entry.job.spec.retry.after_timeout(attempts);
                 self.wait_until(entry, now.after(step));
                 Some(MoveKind::TimedOut)
             }

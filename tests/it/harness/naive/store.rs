@@ -120,12 +120,12 @@ impl Store for Naive {
         let now = self.clock.read();
         Ok(self.change_reserved(scope, id, receipt, |entry| {
             self.remember_attempt(&mut entry.job, AttemptEnd::Released, release.reason.clone());
-            let Job { attempts, max_attempts, .. } = entry.job;
-            if max_attempts != 0 && attempts >= max_attempts {
+            let attempts = entry.job.attempts;
+            if entry.job.spec.has_used_all_attempts(attempts) {
                 return self.die(entry, release.reason, Reason::ATTEMPTS_USED);
             }
             entry.job.reason = release.reason;
-            let step = entry.job.retry.after_release(attempts);
+            let step = entry.job.spec.retry.after_release(attempts);
             let due_at = release.due.map_or_else(|| now.after(step), |due| due.resolve(now));
             self.wait_until(entry, due_at);
         }))
@@ -140,7 +140,7 @@ impl Store for Naive {
     ) -> Result<Held> {
         let now = self.clock.read();
         Ok(self.change_reserved(scope, id, receipt, |entry| {
-            let ttr = ttr.unwrap_or(entry.job.ttr).as_duration();
+            let ttr = ttr.unwrap_or(entry.job.spec.ttr).as_duration();
             entry.job.reserved_until = Some(now.after(ttr));
             self.listener.due_in(ttr);
         }))
@@ -191,9 +191,7 @@ impl Store for Naive {
             return Ok(Patched::Refused(entry.job.state));
         }
         let job = &mut entry.job;
-        job.ttr = patch.ttr.unwrap_or(job.ttr);
-        job.max_attempts = patch.max_attempts.unwrap_or(job.max_attempts);
-        job.retry = patch.retry.unwrap_or_else(|| job.retry.clone());
+        patch.apply_to(&mut job.spec);
         job.body = patch.body.as_ref().map_or_else(|| job.body.clone(), super::copied);
         if let Some(due) = patch.due {
             self.remember(&mut entry.job, HistoryEvent::Rescheduled, by);

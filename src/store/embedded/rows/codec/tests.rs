@@ -1,7 +1,9 @@
 //! Tests of the encoding of jobs.
 
 use super::*;
-use crate::job::CallbackUrl;
+use std::sync::Arc;
+
+use crate::job::{Callback, CallbackUrl, RetrySchedule};
 use proptest::prelude::*;
 
 fn records() -> impl Strategy<Value = Record> {
@@ -23,17 +25,20 @@ fn records() -> impl Strategy<Value = Record> {
                 topic: Topic::parse(&names.1).expect("valid"),
                 due_at: Timestamp::from_millis(times.0),
                 created_at: Timestamp::from_millis(times.1),
-                ttr: Ttr::new(Duration::from_millis(times.2)).expect("valid"),
+                spec: JobSpec {
+                    ttr: Ttr::new(Duration::from_millis(times.2)).expect("valid"),
+                    max_attempts: counts.1,
+                    retry: RetrySchedule::new(steps.into_iter().map(Duration::from_millis).collect())
+                        .expect("valid"),
+                    require_receipt: counts.2,
+                    ..JobSpec::default()
+                },
                 attempts: counts.0,
-                max_attempts: counts.1,
-                retry: RetrySchedule::new(steps.into_iter().map(Duration::from_millis).collect())
-                    .expect("valid"),
-                require_receipt: counts.2,
                 fingerprint: Fingerprint(counts.3),
                 reason: end.0.and_then(|text| Reason::new(&text)),
                 dead_at: end.1.map(Timestamp::from_millis),
                 history: history(&end.3),
-                callback: None,
+                host: None,
                 other: attributes(&end.2),
             },
             body: Body::from_stored(body.into()),
@@ -111,11 +116,14 @@ proptest! {
     #[test]
     fn a_callback_is_kept_with_the_number_of_its_host(mut record in records()) {
         let url = CallbackUrl::parse("https://a.example/x").expect("valid");
-        record.head.set_callback(Arc::new(Callback::to(url)), HostNumber(0x3f));
+        let (seed, host) = ([7; 16], HostNumber::new(&[7; 16], url.origin()));
+        record.head.spec.callback = Some(Arc::new(Callback::to(url)));
+        record.head.spec.encode_extensible(&mut record.head.other);
+        record.head.set_callback_host(&seed);
         let key = RowKey::from_bits(7);
         let head = record.encode_head(key);
         let read = columns(key, &record, &head);
-        prop_assert_eq!(read.verify_and_read_host(), Ok(Some(HostNumber(0x3f))));
+        prop_assert_eq!(read.verify_and_read_host(), Ok(Some(host)));
         prop_assert_eq!(read.decode_record(record.body.as_bytes()), Ok(record.clone()));
         prop_assert_eq!(record.head.outlet().to_string(), format!("{}>3f", record.head.topic));
         // A worker must not get a job whose callback or host is missing or malformed.

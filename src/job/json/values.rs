@@ -1,4 +1,4 @@
-//! The form of single values in an export.
+//! Single values in JSON.
 
 use std::time::Duration;
 

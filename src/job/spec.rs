@@ -1,0 +1,82 @@
+//! What a job is asked to be. The only list of these values: requests, both engines, exports and the notices of bulk
+//! operations hold a [`JobSpec`] and do not name them one by one.
+
+use std::sync::Arc;
+
+use super::{Attributes, Callback, DEFAULT_MAX_ATTEMPTS, RetrySchedule, Tag, TraceContext, Ttr};
+
+/// How a job is run, with the defaults of its topic filled in: all that its client chose but id, topic, due time and body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobSpec {
+    /// How long a reservation lasts.
+    pub ttr: Ttr,
+    /// Reservations before it becomes a dead letter; 0 means no limit.
+    pub max_attempts: u32,
+    /// Waits between attempts; empty for none.
+    pub retry: RetrySchedule,
+    /// Whether a finish must carry the receipt.
+    pub require_receipt: bool,
+    /// Its own callback. Such a job is never delivered with those that have none.
+    pub callback: Option<Arc<Callback>>,
+    /// W3C trace context of the request that added it. A repeat does not change it.
+    pub trace: Option<TraceContext>,
+}
+
+impl Default for JobSpec {
+    /// What a job is asked to be if neither its client nor its topic chose anything.
+    fn default() -> Self {
+        Self {
+            ttr: Ttr::DEFAULT,
+            max_attempts: DEFAULT_MAX_ATTEMPTS,
+            retry: RetrySchedule::default(),
+            require_receipt: false,
+            callback: None,
+            trace: None,
+        }
+    }
+}
+
+impl JobSpec {
+    /// The attributes of which this version knows every part: an engine may write them anew with a record.
+    pub const WHOLE_TAGS: [Tag; 1] = [Tag::RETRY];
+
+    /// Reads a spec from a record, whose head has the first three values; `None` when an attribute is malformed.
+    #[must_use]
+    pub fn decode(
+        ttr: Ttr,
+        max_attempts: u32,
+        require_receipt: bool,
+        attributes: &Attributes,
+    ) -> Option<Self> {
+        let callback = match attributes.get(Tag::CALLBACK) {
+            Some(callback) => Some(Arc::new(Callback::decode(callback)?)),
+            None => None,
+        };
+        let (retry, trace) = (attributes.retry()?, attributes.trace());
+        Some(Self { ttr, max_attempts, retry, require_receipt, callback, trace })
+    }
+
+    /// Sets the attributes of a new job.
+    pub fn encode(&self, attributes: &mut Attributes) {
+        self.encode_whole(attributes);
+        self.encode_extensible(attributes);
+    }
+
+    /// Sets the attributes of [`WHOLE_TAGS`](Self::WHOLE_TAGS).
+    pub fn encode_whole(&self, attributes: &mut Attributes) {
+        attributes.set_retry(&self.retry);
+    }
+
+    /// Sets the others. A later version may have stored parts of them that this one does not know, so they are not
+    /// written over stored ones.
+    pub fn encode_extensible(&self, attributes: &mut Attributes) {
+        attributes.set(Tag::CALLBACK, self.callback.as_deref().map(Callback::encode).as_deref());
+        attributes.set_trace(self.trace.as_ref());
+    }
+
+    /// Whether `attempts` reservations are all that the job may have.
+    #[must_use]
+    pub fn has_used_all_attempts(&self, attempts: u32) -> bool {
+        self.max_attempts != 0 && attempts >= self.max_attempts
+    }
+}
