@@ -36,7 +36,8 @@ pub use duration::{DurationError, format_seconds, parse_duration};
 pub use filter::{TopicFilter, TopicPattern};
 pub use history::{AttemptEnd, History, HistoryEntry, HistoryEvent};
 pub use model::{
-    Delay, Due, DueKind, Fingerprint, Job, MAX_ATTEMPTS_LIMIT, NewJob, Reason, State, Ttr, ValueError,
+    Delay, Due, DueKind, Fingerprint, Job, JobState, MAX_ATTEMPTS_LIMIT, NewJob, Reason, Reserved, State,
+    Ttr, ValueError,
 };
 pub use names::{JobId, NameError, OperationId, Receipt, Topic};
 pub use network::{AddressPolicy, AddressRange, Network, NetworkError};

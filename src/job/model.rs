@@ -278,6 +278,30 @@ impl NewJob {
     }
 }
 
+/// The state of a job, with what belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobState {
+    /// Waiting for its due time.
+    Delayed,
+    /// Waiting for a worker.
+    Ready,
+    /// Reserved by a worker.
+    Reserved(Reserved),
+    /// A dead letter, since this moment.
+    Dead(Timestamp),
+}
+
+/// A reservation as callers see it. Its receipt is the holder's secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reserved {
+    /// When the job was reserved.
+    pub since: Timestamp,
+    /// When the reservation ends.
+    pub until: Timestamp,
+    /// Who reserved the job, if that is known.
+    pub by: Option<Actor>,
+}
+
 /// A job in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
@@ -285,8 +309,8 @@ pub struct Job {
     pub id: JobId,
     /// Its topic.
     pub topic: Topic,
-    /// Its state.
-    pub state: State,
+    /// Its state, with what belongs to it.
+    pub state: JobState,
     /// When it was added.
     pub created_at: Timestamp,
     /// When it is or was due. A job that was returned is due at the time of its return plus its retry step.
@@ -295,14 +319,6 @@ pub struct Job {
     pub spec: JobSpec,
     /// Reservations granted so far.
     pub attempts: u32,
-    /// When it was reserved; present exactly if it is reserved.
-    pub reserved_at: Option<Timestamp>,
-    /// Who reserved it, if it is reserved and that is known.
-    pub reserved_by: Option<Actor>,
-    /// When its reservation ends; present exactly if it is reserved.
-    pub reserved_until: Option<Timestamp>,
-    /// When it became a dead letter; present exactly if it is dead.
-    pub dead_at: Option<Timestamp>,
     /// Why it is dead or was last released.
     pub reason: Option<Reason>,
     /// What happened to it before.
@@ -312,6 +328,53 @@ pub struct Job {
 }
 
 impl Job {
+    /// Its state without what belongs to it.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match &self.state {
+            JobState::Delayed => State::Delayed,
+            JobState::Ready => State::Ready,
+            JobState::Reserved(_) => State::Reserved,
+            JobState::Dead(_) => State::Dead,
+        }
+    }
+
+    /// Its reservation, if it has one.
+    #[must_use]
+    pub fn reserved(&self) -> Option<&Reserved> {
+        match &self.state {
+            JobState::Reserved(reserved) => Some(reserved),
+            JobState::Delayed | JobState::Ready | JobState::Dead(_) => None,
+        }
+    }
+
+    /// When it was reserved, if it has a reservation.
+    #[must_use]
+    pub fn reserved_at(&self) -> Option<Timestamp> {
+        self.reserved().map(|reserved| reserved.since)
+    }
+
+    /// Who reserved it, if it has a reservation and that is known.
+    #[must_use]
+    pub fn reserved_by(&self) -> Option<&Actor> {
+        self.reserved()?.by.as_ref()
+    }
+
+    /// When its reservation ends, if it has one.
+    #[must_use]
+    pub fn reserved_until(&self) -> Option<Timestamp> {
+        self.reserved().map(|reserved| reserved.until)
+    }
+
+    /// When it became a dead letter, if it is one.
+    #[must_use]
+    pub fn dead_at(&self) -> Option<Timestamp> {
+        match &self.state {
+            JobState::Dead(at) => Some(*at),
+            JobState::Delayed | JobState::Ready | JobState::Reserved(_) => None,
+        }
+    }
+
     /// The host of the job's own callback. Its attempts are stored without an actor, because a job is reserved before its
     /// callback is known.
     #[must_use]
@@ -322,7 +385,7 @@ impl Job {
     /// Who has reserved the job.
     #[must_use]
     pub fn holder(&self) -> Option<Actor> {
-        self.reserved_by.clone().or_else(|| self.callback_host())
+        self.reserved_by().cloned().or_else(|| self.callback_host())
     }
 }
 

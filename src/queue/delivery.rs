@@ -54,7 +54,7 @@ impl ReturnContext {
 
     /// Records the span of a delivery.
     fn trace(&self, Reservation { job, receipt, .. }: &Reservation) {
-        if let (Some(tracer), Some(since)) = (self.tracer.get(), job.reserved_at) {
+        if let (Some(tracer), Some(since)) = (self.tracer.get(), job.reserved_at()) {
             tracer.delivered(job, receipt, since.as_millis().saturating_mul(1_000), self.clock.wall_micros());
         }
     }

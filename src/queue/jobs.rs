@@ -195,7 +195,7 @@ impl Queue {
         let job = self.held_outcome(scope, id, self.store.release(scope, id, receipt, release).await?)?;
         span.settled("release", id, &job.topic, Some(receipt));
         self.metrics.count(Event::Released, job.topic.as_str(), 1);
-        if job.state == State::Dead {
+        if job.state() == State::Dead {
             self.metrics.count(Event::Buried, job.topic.as_str(), 1);
         }
         Ok(job)

@@ -76,7 +76,7 @@ impl Queue {
             let page = self.store.list(&filter, Order::Descending, after.as_ref(), SLICE).await?;
             for listed in &page.jobs {
                 let reason = listed.job.reason.as_ref().map_or("", |reason| reason.as_str());
-                let dead_at = listed.job.dead_at.unwrap_or(listed.job.due_at);
+                let dead_at = listed.job.dead_at().unwrap_or(listed.job.due_at);
                 add_to_group(&mut groups, reason, dead_at, &listed.job.id);
             }
             examined += page.jobs.len();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::job::{Due, Job, JobId, State, Timestamp, Topic};
+use crate::job::{Due, Job, JobId, JobState, State, Timestamp, Topic};
 
 /// Which jobs to list: those of one state that pass every other condition.
 ///
@@ -45,7 +45,7 @@ impl JobFilter {
             prefix.as_ref().is_none_or(|prefix| text.starts_with(&**prefix))
         };
         let moment = moment_of(job);
-        job.state == self.state
+        job.state() == self.state
             && self.topic.as_ref().is_none_or(|topic| job.topic == *topic)
             && self.from.is_none_or(|from| from <= moment)
             && self.to.is_none_or(|to| moment < to)
@@ -57,12 +57,11 @@ impl JobFilter {
 /// The moment by which a list orders `job`; see [`JobFilter`].
 #[must_use]
 pub fn moment_of(job: &Job) -> Timestamp {
-    let moment = match job.state {
-        State::Delayed | State::Ready => None,
-        State::Reserved => job.reserved_until,
-        State::Dead => job.dead_at,
-    };
-    moment.unwrap_or(job.due_at)
+    match &job.state {
+        JobState::Delayed | JobState::Ready => job.due_at,
+        JobState::Reserved(reserved) => reserved.until,
+        JobState::Dead(at) => *at,
+    }
 }
 
 /// The order of a list, by the moment of its state.
@@ -140,7 +139,7 @@ impl SeenJob {
     /// What a list showed of `job`.
     #[must_use]
     pub fn new(job: &Job) -> Self {
-        Self { id: job.id.clone(), topic: job.topic.clone(), state: job.state, moment: moment_of(job) }
+        Self { id: job.id.clone(), topic: job.topic.clone(), state: job.state(), moment: moment_of(job) }
     }
 
     /// Whether the job is still as it was seen.

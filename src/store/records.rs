@@ -55,11 +55,11 @@ impl JobRecord {
     /// All attributes that both engines store in the record.
     #[must_use]
     pub fn attributes(&self) -> Attributes {
-        let Job { spec, reason, dead_at, history, .. } = &self.job;
+        let Job { spec, reason, history, .. } = &self.job;
         let mut attributes = self.other_attributes();
         spec.encode_whole(&mut attributes);
         attributes.set_reason(reason.as_ref());
-        attributes.set_died_at(*dead_at);
+        attributes.set_died_at(self.job.dead_at());
         attributes.set_history(history);
         attributes
     }

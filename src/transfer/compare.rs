@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{file::TransferError, line};
 use crate::{
-    job::{JobId, State, Topic},
+    job::{JobId, JobState, State, Topic},
     store::{self, JobRecord, RecordReader, TopicRecord},
 };
 
@@ -66,11 +66,11 @@ pub async fn holds_anything(mut records: Box<dyn RecordReader>) -> store::Result
 /// # Errors
 /// Why the record is broken.
 pub fn job_digest(record: &JobRecord) -> Result<Digest, String> {
-    if record.job.state != State::Ready {
+    if record.job.state() != State::Ready {
         return Ok(digest(&line::job(record)?));
     }
     let mut waiting = record.clone();
-    waiting.job.state = State::Delayed;
+    waiting.job.state = JobState::Delayed;
     Ok(digest(&line::job(&waiting)?))
 }
 

@@ -54,7 +54,7 @@ fn parse(mut line: JobJson) -> Result<JobRecord, String> {
 /// Checks what the engines rely on.
 fn check(record: &JobRecord) -> Result<(), &'static str> {
     let spec = &record.job.spec;
-    if (record.job.state == State::Reserved) != record.receipt.is_some() {
+    if (record.job.state() == State::Reserved) != record.receipt.is_some() {
         return Err("exactly a reserved job has a receipt");
     }
     if JobRecord::known_tags().any(|tag| record.other.get(tag).is_some())

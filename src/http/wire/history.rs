@@ -7,7 +7,7 @@ use crate::{
 
 /// Writes when and by whom a reserved job was reserved.
 pub fn write_reserved(object: &mut ObjectWriter<'_>, job: &Job) {
-    if let Some(at) = job.reserved_at {
+    if let Some(at) = job.reserved_at() {
         object.timestamp("reserved_at", at);
         write_actor(object, "reserved_by", job.holder());
     }

@@ -65,7 +65,7 @@ fn write_job(object: &mut ObjectWriter<'_>, job: &Job) {
 pub(super) fn write_job_head(object: &mut ObjectWriter<'_>, job: &Job) {
     object.text("id", job.id.as_str());
     object.text("topic", job.topic.as_str());
-    object.text("state", job.state.as_str());
+    object.text("state", job.state().as_str());
     object.timestamp("created_at", job.created_at);
     object.timestamp("due_at", job.due_at);
     object.seconds("ttr", job.spec.ttr.as_duration());
@@ -74,10 +74,10 @@ pub(super) fn write_job_head(object: &mut ObjectWriter<'_>, job: &Job) {
     if !job.spec.retry.is_empty() {
         write_retry(object, &job.spec.retry);
     }
-    if let Some(until) = job.reserved_until {
+    if let Some(until) = job.reserved_until() {
         object.timestamp("reserved_until", until);
     }
-    if let Some(dead_at) = job.dead_at {
+    if let Some(dead_at) = job.dead_at() {
         object.timestamp("dead_at", dead_at);
     }
     if let Some(reason) = &job.reason {

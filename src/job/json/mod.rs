@@ -16,8 +16,8 @@ pub use values::{Moment, Seconds, decode_other, encode_other};
 use values::{decode_bytes, encode_bytes};
 
 use super::{
-    Body, History, Job, JobId, JobSpec, MAX_ATTEMPTS_LIMIT, Reason, RetrySchedule, State, Topic,
-    TraceContext, Ttr,
+    Body, History, Job, JobId, JobSpec, JobState, MAX_ATTEMPTS_LIMIT, Reason, Reserved, RetrySchedule, State,
+    Topic, TraceContext, Ttr,
 };
 
 /// A job in JSON.
@@ -94,7 +94,7 @@ impl JobJson {
         Self {
             id: job.id.as_str().to_owned(),
             topic: job.topic.as_str().to_owned(),
-            state: job.state.as_str().to_owned(),
+            state: job.state().as_str().to_owned(),
             created_at: Moment(job.created_at),
             due_at: Moment(job.due_at),
             ttr: Seconds(ttr.as_duration()),
@@ -102,10 +102,10 @@ impl JobJson {
             max_attempts: *max_attempts,
             retry: retry.steps().iter().copied().map(Seconds).collect(),
             require_receipt: *require_receipt,
-            reserved_at: job.reserved_at.map(Moment),
-            reserved_by: job.reserved_by.as_ref().map(|by| by.as_str().to_owned()),
-            reserved_until: job.reserved_until.map(Moment),
-            dead_at: job.dead_at.map(Moment),
+            reserved_at: job.reserved_at().map(Moment),
+            reserved_by: job.reserved_by().map(|by| by.as_str().to_owned()),
+            reserved_until: job.reserved_until().map(Moment),
+            dead_at: job.dead_at().map(Moment),
             reason: job.reason.as_ref().map(|reason| reason.as_str().to_owned()),
             callback: callback.as_deref().map(CallbackJson::new),
             traceparent: trace.as_ref().map(TraceContext::traceparent),
@@ -125,7 +125,7 @@ impl JobJson {
     /// # Errors
     /// A sentence that begins with the member at fault.
     pub fn into_job(self, body: Body) -> Result<Job, String> {
-        let state = State::ALL.into_iter().find(|state| state.as_str() == self.state);
+        let state = self.state()?;
         let history = match &self.stored_history {
             Some(stored) => History::from_stored(&decode_bytes(stored)?),
             None => parse_history(&self.history)?,
@@ -139,41 +139,44 @@ impl JobJson {
             callback: self.callback.map(CallbackJson::into_callback).transpose()?.map(Arc::new),
             trace: parse_trace(self.traceparent.as_deref(), self.tracestate.as_deref())?,
         };
-        let job = Job {
+        if spec.max_attempts > MAX_ATTEMPTS_LIMIT
+            || matches!(state, JobState::Reserved(_)) && self.attempts == 0
+        {
+            return Err("its attempts are out of range".to_owned());
+        }
+        Ok(Job {
             id: JobId::parse(&self.id).map_err(|error| format!("its id {error}"))?,
             topic: Topic::parse(&self.topic).map_err(|error| format!("its topic {error}"))?,
-            state: state.ok_or("its state is unknown")?,
+            state,
             created_at: self.created_at.0,
             due_at: self.due_at.0,
             spec,
             attempts: self.attempts,
-            reserved_at: self.reserved_at.map(|moment| moment.0),
-            reserved_by: self.reserved_by.as_deref().map(parse_actor).transpose()?,
-            reserved_until: self.reserved_until.map(|moment| moment.0),
-            dead_at: self.dead_at.map(|moment| moment.0),
             reason: self.reason.as_deref().map(parse_reason).transpose()?,
             history,
             body,
-        };
-        check(&job).map(|()| job).map_err(str::to_owned)
+        })
     }
-}
 
-/// Checks what the engines rely on.
-fn check(job: &Job) -> Result<(), &'static str> {
-    let is_reserved = job.state == State::Reserved;
-    if [job.reserved_at.is_some(), job.reserved_until.is_some()].into_iter().any(|given| given != is_reserved)
-        || job.reserved_by.is_some() && !is_reserved
-    {
-        return Err("exactly a reserved job has reserved_at and reserved_until");
+    /// The state with what belongs to it, and nothing of another state.
+    fn state(&self) -> Result<JobState, String> {
+        let state = State::ALL.into_iter().find(|state| state.as_str() == self.state);
+        let (since, until) = (self.reserved_at.map(|at| at.0), self.reserved_until.map(|at| at.0));
+        let by = self.reserved_by.as_deref().map(parse_actor).transpose()?;
+        Ok(match (state.ok_or("its state is unknown")?, since, until, by, self.dead_at) {
+            (State::Delayed, None, None, None, None) => JobState::Delayed,
+            (State::Ready, None, None, None, None) => JobState::Ready,
+            (State::Reserved, Some(since), Some(until), by, None) => {
+                JobState::Reserved(Reserved { since, until, by })
+            }
+            (State::Dead, None, None, None, Some(Moment(at))) => JobState::Dead(at),
+            (State::Delayed | State::Ready | State::Reserved, _, _, _, Some(_))
+            | (State::Dead, _, _, _, None) => return Err("exactly a dead letter has dead_at".to_owned()),
+            (State::Delayed | State::Ready | State::Reserved | State::Dead, ..) => {
+                return Err("exactly a reserved job has reserved_at and reserved_until".to_owned());
+            }
+        })
     }
-    if (job.state == State::Dead) != job.dead_at.is_some() {
-        return Err("exactly a dead letter has dead_at");
-    }
-    if job.spec.max_attempts > MAX_ATTEMPTS_LIMIT || is_reserved && job.attempts == 0 {
-        return Err("its attempts are out of range");
-    }
-    Ok(())
 }
 
 fn parse_trace(parent: Option<&str>, state: Option<&str>) -> Result<Option<TraceContext>, String> {

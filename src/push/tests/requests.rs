@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     job::{
-        Body, CallHeaders, CallMethod, Callback, CallbackUrl, History, Job, JobId, JobSpec, Receipt,
-        SecretId, SigningKey, SigningSecret, State, Timestamp, Topic, TraceContext,
+        Body, CallHeaders, CallMethod, Callback, CallbackUrl, History, Job, JobId, JobSpec, JobState,
+        Receipt, SecretId, SigningKey, SigningSecret, Timestamp, Topic, TraceContext,
     },
     push::request::{build, webhook_id},
     queue::Reservation,
@@ -21,15 +21,11 @@ fn reservation() -> Reservation {
     let job = Job {
         id: JobId::parse("orders:1001:close").expect("valid"),
         topic: Topic::parse("order-close").expect("valid"),
-        state: State::Reserved,
+        state: JobState::Ready,
         created_at: Timestamp::from_millis(1_795_325_000_000),
         due_at: Timestamp::from_millis(1_795_327_800_000),
         spec: JobSpec { trace: TraceContext::parse(SPAN, Some("a=1,b=2")), ..JobSpec::default() },
         attempts: 1,
-        reserved_at: None,
-        reserved_by: None,
-        reserved_until: None,
-        dead_at: None,
         reason: None,
         history: History::default(),
         body: Body::from_stored("{\"order\":1001}".into()),

@@ -252,22 +252,18 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::job::{Body, History, Job, JobSpec, State, Timestamp, Topic};
+    use crate::job::{Body, History, Job, JobSpec, JobState, Timestamp, Topic};
 
     fn listed(body_bytes: u64) -> ListedJob {
         let now = Timestamp::from_millis(0);
         let job = Job {
             id: JobId::generate(),
             topic: Topic::parse("t").expect("valid"),
-            state: State::Dead,
+            state: JobState::Dead(now),
             created_at: now,
             due_at: now,
             spec: JobSpec::default(),
             attempts: 1,
-            reserved_at: None,
-            reserved_by: None,
-            reserved_until: None,
-            dead_at: Some(now),
             reason: None,
             history: History::default(),
             body: Body::from_stored(Bytes::new()),

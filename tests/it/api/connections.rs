@@ -61,7 +61,7 @@ async fn trap_head_pops_nothing_over_a_socket() {
     assert!(response.to_lowercase().contains("\r\nallow: get, post\r\n"), "{response}");
     assert!(response.ends_with("\r\n\r\n"), "no body: {response}");
     let job = job(&server, "a").await;
-    assert_eq!((job.state, job.attempts), (State::Ready, 0));
+    assert_eq!((job.state(), job.attempts), (State::Ready, 0));
     server.shut_down().await;
 }
 
@@ -93,7 +93,7 @@ async fn trap_a_client_that_leaves_a_long_poll_returns_the_job_uncounted() {
         let (mut client, name) = (server.connect().await, format!("job-{n}"));
         add(&mut client, &name).await;
         let job = job(&server, &name).await;
-        assert_eq!((job.state, job.attempts), (State::Ready, 0), "call {n}");
+        assert_eq!((job.state(), job.attempts), (State::Ready, 0), "call {n}");
         server.queue.delete(ALL, &id(&name), None).await.expect("deletes");
     }
     server.shut_down().await;
@@ -106,7 +106,7 @@ async fn a_client_without_a_token_is_named_by_its_address() {
     add(&mut client, "a").await;
     client.call(&get("/topics/t/pop")).await.expect(200);
     let reserved = job(&server, "a").await;
-    assert_eq!(reserved.reserved_by.map(|by| by.to_string()).as_deref(), Some("127.0.0.1"));
+    assert_eq!(reserved.reserved_by().cloned().map(|by| by.to_string()).as_deref(), Some("127.0.0.1"));
     server.shut_down().await;
 }
 
@@ -207,7 +207,7 @@ async fn a_body_longer_than_announced_is_cut_off_and_the_rest_is_not_a_request()
     client.read_response().await.expect(201);
     client.read_response().await.expect(400);
     assert_eq!(client.read_to_end().await, b"");
-    assert_eq!(job(&server, "a").await.state, State::Ready);
+    assert_eq!(job(&server, "a").await.state(), State::Ready);
     server.shut_down().await;
 }
 

@@ -341,7 +341,7 @@ async fn fault_a_reservation_that_has_ended_is_not_handed_out(engine: Engine) {
         let job = bounded("the job is returned", async {
             loop {
                 let job = queue.get(ALL, &id("a")).await.expect("is there");
-                if job.state == State::Ready {
+                if job.state() == State::Ready {
                     break job;
                 }
                 tokio::task::yield_now().await;

@@ -40,12 +40,12 @@ async fn every_field_comes_back(fixture: StoreFixture) {
     let added = add(&*fixture.store, asked.clone()).await;
     assert_eq!(added.id, asked.id);
     assert_eq!(added.topic, asked.topic);
-    assert_eq!(added.state, State::Delayed);
+    assert_eq!(added.state(), State::Delayed);
     assert_eq!(added.created_at, fixture.now());
     assert_eq!(added.due_at, fixture.now().after(seconds(1_800)));
     assert_eq!((added.spec.ttr, added.attempts, added.spec.max_attempts), (asked.spec.ttr, 0, 5));
     assert_eq!((&added.spec.retry, added.spec.require_receipt), (&asked.spec.retry, true));
-    assert_eq!((added.reserved_until, added.dead_at, added.reason.clone()), (None, None, None));
+    assert_eq!((added.reserved_until(), added.dead_at(), added.reason.clone()), (None, None, None));
     assert_eq!(added.body, asked.body);
     assert_eq!(fixture.store.get(ALL, &asked.id).await.expect("gets"), Some(added));
     assert_eq!(fixture.store.get(ALL, &id("another")).await.expect("gets"), None);
@@ -97,7 +97,7 @@ async fn a_trace_context_stays_with_its_job(fixture: StoreFixture) {
 async fn a_job_without_delay_is_ready_at_once_within_any_millisecond(fixture: StoreFixture) {
     for n in 0..4 {
         let added = add(&*fixture.store, job(&n.to_string())).await;
-        assert_eq!((added.state, added.due_at), (State::Ready, fixture.now()));
+        assert_eq!((added.state(), added.due_at), (State::Ready, fixture.now()));
         assert_eq!(reserve(&*fixture.store).await.job.id, added.id);
         fixture.clock.advance(std::time::Duration::from_micros(333));
     }
@@ -109,11 +109,14 @@ async fn a_delayed_job_is_ready_at_its_moment_and_not_a_millisecond_before(fixtu
     fixture.advance_and_promote(month - millis(1)).await;
     assert_eq!(reserve_any(&*fixture.store).await, None);
     assert_eq!(
-        fixture.store.get(ALL, &id("a")).await.expect("gets").expect("is there").state,
+        fixture.store.get(ALL, &id("a")).await.expect("gets").expect("is there").state(),
         State::Delayed
     );
     fixture.advance_and_promote(millis(1)).await;
-    assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets").expect("is there").state, State::Ready);
+    assert_eq!(
+        fixture.store.get(ALL, &id("a")).await.expect("gets").expect("is there").state(),
+        State::Ready
+    );
     let reserved = reserve(&*fixture.store).await;
     assert_eq!((reserved.job.id, reserved.late), (id("a"), seconds(0)));
     // Counted from within a millisecond, the delay is rounded up, never down.
@@ -126,9 +129,9 @@ async fn an_absolute_moment_is_kept_and_a_past_one_is_now(fixture: StoreFixture)
     let at = |moment| AddJob { due: Due::At(moment), ..job("x") };
     let moment = fixture.now().after(millis(123_456));
     let future = add(&*fixture.store, AddJob { id: id("future"), ..at(moment) }).await;
-    assert_eq!((future.state, future.due_at), (State::Delayed, moment));
+    assert_eq!((future.state(), future.due_at), (State::Delayed, moment));
     let past = add(&*fixture.store, AddJob { id: id("past"), ..at(Timestamp::from_millis(5)) }).await;
-    assert_eq!((past.state, past.due_at), (State::Ready, fixture.now()));
+    assert_eq!((past.state(), past.due_at), (State::Ready, fixture.now()));
     let last = add(&*fixture.store, AddJob { id: id("last"), ..at(Timestamp::MAX) }).await;
     assert_eq!(last.due_at, Timestamp::MAX);
     assert_eq!(fixture.store.get(ALL, &id("last")).await.expect("gets").expect("is there"), last);
@@ -142,7 +145,7 @@ async fn the_same_request_again_is_a_replay_at_every_stage(fixture: StoreFixture
         async move {
             let Added::Replayed(seen) = add_any(&*store, request).await else { panic!("no replay: {state}") };
             assert_eq!(Some(&seen), store.get(ALL, &seen.id).await.expect("gets").as_ref());
-            assert_eq!(seen.state, state);
+            assert_eq!(seen.state(), state);
         }
     };
     add(&*fixture.store, request.clone()).await;

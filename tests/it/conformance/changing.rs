@@ -1,7 +1,7 @@
 //! Changes of listed jobs: deleted, rescheduled and requeued, each in the states it applies to. The guard is in `guards`.
 
 use linger::{
-    job::{Due, Job, Reason, State, Timestamp},
+    job::{Due, Job, JobState, Reason, State, Timestamp},
     store::{
         AddJob, ChangeJob, Changed, Deleted, Finished, JobChange, Minute, MoveKind, SeenJob, Span, Store,
         Totals,
@@ -48,7 +48,7 @@ async fn each_change_applies_to_its_states_only(fixture: StoreFixture) {
         for state in State::ALL {
             let name = format!("{state}-{n:02}");
             let before = get(store, &name).await;
-            assert_eq!(before.state, state);
+            assert_eq!(before.state(), state);
             let changed = change_now(store, &name, how.clone()).await;
             let after = store.get(ALL, &id(&name)).await.expect("gets");
             if !states.contains(&state) {
@@ -68,7 +68,7 @@ async fn each_change_applies_to_its_states_only(fixture: StoreFixture) {
                     Some((State::Delayed, fixture.now().after(seconds(3))))
                 }
             };
-            assert_eq!(after.map(|job| (job.state, job.due_at)), expected, "{how:?} {name}");
+            assert_eq!(after.map(|job| (job.state(), job.due_at)), expected, "{how:?} {name}");
         }
     }
 }
@@ -90,7 +90,7 @@ async fn a_rescheduled_job_keeps_everything_else(fixture: StoreFixture) {
     let again = linger::store::Release { due: None, reason: Reason::new("not yet") };
     store.release(ALL, &id("a"), &held.receipt, again).await.expect("answers").expect("is held");
     let before = get(store, "a").await;
-    assert_eq!((before.attempts, before.state), (1, State::Delayed));
+    assert_eq!((before.attempts, before.state()), (1, State::Delayed));
     let at = fixture.now().after(seconds(5_000));
     assert_eq!(change_now(store, "a", JobChange::Reschedule(Due::At(at))).await, Changed::Done);
     let now = get(store, "a").await;
@@ -98,7 +98,7 @@ async fn a_rescheduled_job_keeps_everything_else(fixture: StoreFixture) {
     assert_eq!(change_now(store, "a", JobChange::Reschedule(Due::default())).await, Changed::Done);
     let due_at = fixture.now();
     let now = get(store, "a").await;
-    assert_eq!(now, Job { due_at, state: State::Ready, history: now.history.clone(), ..before });
+    assert_eq!(now, Job { due_at, state: JobState::Ready, history: now.history.clone(), ..before });
     let outlet = outlet_to(store, "t", URLS[0]);
     let held = one(store.reserve(&outlet, &claims(1), Wait::No).await.expect("reserves"));
     assert_eq!((held.job.attempts, held.job.body), (2, body("{\"a\":[1,2,3]}")));
@@ -150,7 +150,7 @@ async fn a_requeued_dead_letter_starts_again(fixture: StoreFixture) {
     let store = &*fixture.store;
     bury_these(store, &[job("a"), called("b", URLS[0])], Some("broken")).await;
     let before = get(store, "b").await;
-    assert_eq!((before.attempts, before.reason.is_some(), before.dead_at.is_some()), (1, true, true));
+    assert_eq!((before.attempts, before.reason.is_some(), before.dead_at().is_some()), (1, true, true));
     fixture.clock.advance(seconds(1));
     fixture.notifications.take_ready();
     assert_eq!(
@@ -161,10 +161,9 @@ async fn a_requeued_dead_letter_starts_again(fixture: StoreFixture) {
     assert!(fixture.notifications.take_ready().contains(&outlet));
     let now = get(store, "b").await;
     let ready = Job {
-        state: State::Ready,
+        state: JobState::Ready,
         attempts: 0,
         reason: None,
-        dead_at: None,
         due_at: fixture.now(),
         history: now.history.clone(),
         ..before
@@ -178,8 +177,8 @@ async fn a_requeued_dead_letter_starts_again(fixture: StoreFixture) {
     );
     assert!(fixture.notifications.take_due_in().iter().any(|after| *after <= seconds(30)));
     let waiting = get(store, "a").await;
-    assert_eq!((waiting.state, waiting.due_at), (State::Delayed, fixture.now().after(seconds(30))));
-    assert_eq!((waiting.attempts, waiting.reason, waiting.dead_at), (0, None, None));
+    assert_eq!((waiting.state(), waiting.due_at), (State::Delayed, fixture.now().after(seconds(30))));
+    assert_eq!((waiting.attempts, &waiting.reason, waiting.dead_at()), (0, &None, None));
     assert_eq!(dead_of(store, "t").await, []);
     fixture.advance_and_promote(seconds(30)).await;
     assert_eq!(reserve(store).await.job.id, id("a"));
@@ -230,7 +229,7 @@ async fn results_are_in_the_order_of_the_jobs(fixture: StoreFixture) {
         for (n, name) in names(state, 8).iter().enumerate() {
             let moved = get(store, name).await;
             let is_moved =
-                moved.state == State::Delayed && moved.due_at == fixture.now().after(seconds(wait));
+                moved.state() == State::Delayed && moved.due_at == fixture.now().after(seconds(wait));
             assert_eq!(is_moved, n % 3 == 0, "{name}");
         }
     }

@@ -122,7 +122,7 @@ async fn adds_of_one_id_side_by_side_make_one_job(fixture: StoreFixture) {
 async fn finishes_of_one_job_side_by_side_end_it_once(fixture: StoreFixture) {
     add(&*fixture.store, job("a")).await;
     let held = reserve(&*fixture.store).await;
-    assert_eq!(held.job.state, State::Reserved);
+    assert_eq!(held.job.state(), State::Reserved);
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..16 {
         let (store, request) = (fixture.store.clone(), finish(&id("a"), &held.receipt));

@@ -39,13 +39,13 @@ async fn a_requeued_job_starts_again(fixture: StoreFixture) {
     bury(&fixture, &["a", "b"]).await;
     let done = fixture.store.requeue(ALL, &id("a"), Due::default(), None).await.expect("answers");
     let Requeued::Done(ready) = done else { panic!("{done:?}") };
-    assert_eq!((ready.state, ready.attempts, ready.due_at), (State::Ready, 0, fixture.now()));
-    assert_eq!((ready.reason.clone(), ready.dead_at), (None, None));
+    assert_eq!((ready.state(), ready.attempts, ready.due_at), (State::Ready, 0, fixture.now()));
+    assert_eq!((ready.reason.clone(), ready.dead_at()), (None, None));
     assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(*ready));
     assert_eq!(reserve(&*fixture.store).await.job.attempts, 1);
     let done = fixture.store.requeue(ALL, &id("b"), after(seconds(30)), None).await.expect("answers");
     let Requeued::Done(later) = done else { panic!("{done:?}") };
-    assert_eq!((later.state, later.due_at), (State::Delayed, fixture.now().after(seconds(30))));
+    assert_eq!((later.state(), later.due_at), (State::Delayed, fixture.now().after(seconds(30))));
     assert_eq!(dead(&fixture).await, []);
     fixture.advance_and_promote(seconds(30)).await;
     assert_eq!(reserve(&*fixture.store).await.job.id, id("b"));
@@ -57,7 +57,7 @@ async fn a_job_is_requeued_until_a_moment(fixture: StoreFixture) {
     fixture.notifications.take_due_in();
     let done = fixture.store.requeue(ALL, &id("a"), Due::At(moment), None).await.expect("answers");
     let Requeued::Done(later) = done else { panic!("{done:?}") };
-    assert_eq!((later.state, later.due_at, later.attempts), (State::Delayed, moment, 0));
+    assert_eq!((later.state(), later.due_at, later.attempts), (State::Delayed, moment, 0));
     assert!(fixture.notifications.take_due_in().contains(&millis(7_001)), "the timer wakes for it");
     fixture.advance_and_promote(millis(7_000)).await;
     assert_eq!(reserve_any(&*fixture.store).await, None, "never early");
@@ -66,7 +66,7 @@ async fn a_job_is_requeued_until_a_moment(fixture: StoreFixture) {
     fixture.notifications.take_ready();
     let done = fixture.store.requeue(ALL, &id("b"), Due::At(moment), None).await.expect("answers");
     let Requeued::Done(at_once) = done else { panic!("{done:?}") };
-    assert_eq!((at_once.state, at_once.due_at), (State::Ready, fixture.now()), "the moment has passed");
+    assert_eq!((at_once.state(), at_once.due_at), (State::Ready, fixture.now()), "the moment has passed");
     assert!(fixture.notifications.take_ready().contains(&plain("t")), "workers get it");
 }
 
@@ -100,7 +100,7 @@ async fn dead_letters_are_listed_by_time_of_death(fixture: StoreFixture) {
     fixture.advance_and_promote(seconds(1)).await;
     let all = dead(&fixture).await;
     assert_eq!(ids(&all), ["c", "a", "b", "y", "z"]);
-    assert!(all.iter().all(|listed| listed.job.state == State::Dead && listed.job.dead_at.is_some()));
+    assert!(all.iter().all(|listed| listed.job.state() == State::Dead && listed.job.dead_at().is_some()));
     assert_eq!(walk(&*fixture.store, &dead_filter("t"), Order::Ascending, 2).await, all, "page by page");
     assert_eq!(dead_of(&*fixture.store, "u").await, []);
 }
@@ -164,7 +164,7 @@ async fn a_retention_lets_dead_letters_go_at_its_end(fixture: StoreFixture) {
     assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), None);
     fixture.advance_and_promote(seconds(200)).await;
     assert_eq!(
-        fixture.store.get(ALL, &id("b")).await.expect("gets").expect("is there").state,
+        fixture.store.get(ALL, &id("b")).await.expect("gets").expect("is there").state(),
         State::Delayed
     );
 }

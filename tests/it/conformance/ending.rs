@@ -125,7 +125,7 @@ async fn a_job_is_deleted_in_any_state(fixture: StoreFixture) {
     add(&*fixture.store, delayed("delayed", seconds(5))).await;
     let names = ["delayed", "ready", "reserved", "dead"];
     for (name, state) in names.into_iter().zip(State::ALL) {
-        assert_eq!(fixture.store.get(ALL, &id(name)).await.expect("gets").expect("is there").state, state);
+        assert_eq!(fixture.store.get(ALL, &id(name)).await.expect("gets").expect("is there").state(), state);
     }
     let ids = ["delayed", "unknown", "ready", "reserved", "dead", "dead"].map(id);
     let gone = fixture.store.delete(ALL, ids.to_vec()).await.expect("deletes");

@@ -164,6 +164,6 @@ async fn a_job_that_returned_to_its_place_is_changed(fixture: StoreFixture) {
     let later = JobChange::Reschedule(Due::After(delay(seconds(5))));
     assert_eq!(store.change(change(&seen, later), None).await.expect("answers"), [Changed::Done]);
     let changed = get(store, "a").await;
-    assert_eq!((changed.state, changed.spec.ttr), (State::Delayed, ttr(9)));
+    assert_eq!((changed.state(), changed.spec.ttr), (State::Delayed, ttr(9)));
     assert_eq!(changed.body, body("[\"patched\"]"));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use linger::{
-    job::{Actor, AttemptEnd, Due, History, HistoryEntry, HistoryEvent, Job, Reason, State, Timestamp},
+    job::{Actor, AttemptEnd, Due, History, HistoryEntry, HistoryEvent, Reason, State, Timestamp},
     store::{AddJob, Changed, JobChange, JobFilter, Order, Patch, Release, Reservation, Store},
 };
 
@@ -56,20 +56,21 @@ async fn a_reserved_job_shows_since_when_and_by_whom(fixture: StoreFixture) {
     add(store, job("a")).await;
     let held = reserve_by(store, "w-1").await;
     let since = fixture.now();
-    assert_eq!((held.job.reserved_at, held.job.reserved_by.clone()), (Some(since), Some(actor("w-1"))));
+    assert_eq!((held.job.reserved_at(), held.job.reserved_by().cloned()), (Some(since), Some(actor("w-1"))));
     fixture.advance_and_promote(seconds(7)).await;
     store.touch(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
-    let expected = Job { reserved_until: Some(fixture.now().after(seconds(60))), ..held.job };
+    let mut expected = held.job;
+    set_until(&mut expected, fixture.now().after(seconds(60)));
     assert_eq!(get(store, "a").await, expected, "a touch changes only the end");
     let filter = JobFilter::all(State::Reserved);
     let listed = store.list(&filter, Order::Ascending, None, 10).await.expect("lists").jobs;
     assert_eq!(
-        (listed[0].job.reserved_at, listed[0].job.reserved_by.clone()),
+        (listed[0].job.reserved_at(), listed[0].job.reserved_by().cloned()),
         (Some(since), Some(actor("w-1")))
     );
     store.release(ALL, &id("a"), &held.receipt, Release::default()).await.expect("answers").expect("is held");
     let back = get(store, "a").await;
-    assert_eq!((back.reserved_at, back.reserved_by), (None, None));
+    assert_eq!((back.reserved_at(), back.reserved_by().cloned()), (None, None));
 }
 
 async fn each_claim_of_a_call_has_its_own_actor(fixture: StoreFixture) {
@@ -83,7 +84,7 @@ async fn each_claim_of_a_call_has_its_own_actor(fixture: StoreFixture) {
     let reserved = store.reserve(&plain("t"), &claims, Wait::No).await.expect("reserves");
     assert_eq!(reserved.len(), names.len());
     for (reservation, name) in reserved.iter().zip(names) {
-        assert_eq!(reservation.job.reserved_by, name.map(actor));
+        assert_eq!(reservation.job.reserved_by().cloned(), name.map(actor));
         assert_eq!(get(store, reservation.job.id.as_str()).await, reservation.job);
     }
 }
@@ -123,7 +124,7 @@ async fn an_attempt_without_an_actor_is_remembered_without_one(fixture: StoreFix
     let store = &*fixture.store;
     add(store, job("a")).await;
     let held = reserve(store).await;
-    assert_eq!(held.job.reserved_by, None);
+    assert_eq!(held.job.reserved_by().cloned(), None);
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     let expected = attempt((1, fixture.now(), None), millis(0), AttemptEnd::Buried, None);
     assert_eq!(history(store, "a").await, [expected], "without the reason that the store gives");
@@ -142,7 +143,7 @@ async fn the_last_attempt_is_remembered_too(fixture: StoreFixture) {
             fixture.advance_and_promote(seconds(61)).await;
             (seconds(61), AttemptEnd::TimedOut)
         };
-        assert_eq!(get(store, name).await.state, State::Dead, "{name}");
+        assert_eq!(get(store, name).await.state(), State::Dead, "{name}");
         assert_eq!(history(store, name).await, [attempt((1, since, Some("w")), took, end, None)], "{name}");
     }
 }
@@ -198,8 +199,8 @@ async fn steps_that_end_nothing_leave_the_history_alone(fixture: StoreFixture) {
     store.touch(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     store.cancel(vec![(id("a"), held.receipt.clone())]).await.expect("cancels");
     let back = get(store, "a").await;
-    assert_eq!((back.state, back.attempts, back.history), (State::Ready, 0, History::default()));
-    assert_eq!((back.reserved_at, back.reserved_by), (None, None));
+    assert_eq!((back.state(), back.attempts, back.history.clone()), (State::Ready, 0, History::default()));
+    assert_eq!((back.reserved_at(), back.reserved_by().cloned()), (None, None));
     let held = reserve_by(store, "w").await;
     let refused =
         store.patch(ALL, &id("a"), Patch { due: Some(Due::default()), ..Patch::default() }, None).await;

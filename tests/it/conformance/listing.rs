@@ -139,7 +139,7 @@ async fn each_state_is_listed_in_the_order_of_its_moment(fixture: StoreFixture) 
 /// Asserts that `name` is the only job, in `state`, and is listed as it is.
 async fn assert_listed(fixture: &StoreFixture, name: &str, state: State) {
     let job = get(&*fixture.store, name).await;
-    assert_eq!(job.state, state);
+    assert_eq!(job.state(), state);
     assert!(!job.body.as_bytes().is_empty());
     let found = in_state(&*fixture.store, state).await;
     assert_eq!(found, [listed(job)], "{state}");

@@ -161,7 +161,7 @@ async fn a_job_returns_to_its_own_outlet(fixture: StoreFixture) {
     let held = reserve_called(store).await;
     assert_eq!(held.job.attempts, 1, "a cancelled reservation is not counted");
     let released = store.release(ALL, &id("a"), &held.receipt, Release::default()).await;
-    assert_eq!(released.expect("answers").expect("is held").state, State::Delayed);
+    assert_eq!(released.expect("answers").expect("is held").state(), State::Delayed);
     fixture.advance_and_promote(seconds(5)).await;
     let held = reserve_called(store).await;
     store.touch(ALL, &id("a"), &held.receipt, Some(ttr(90))).await.expect("answers").expect("is held");

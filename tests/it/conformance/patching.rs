@@ -86,14 +86,14 @@ async fn rescheduled_to_now_it_is_ready_at_once(fixture: StoreFixture) {
     add(&*fixture.store, delayed("a", seconds(10))).await;
     fixture.clock.advance(seconds(1));
     let ready = patch(&fixture, "a", due_in(0)).await;
-    assert_eq!((ready.state, ready.due_at), (State::Ready, fixture.now()));
+    assert_eq!((ready.state(), ready.due_at), (State::Ready, fixture.now()));
     one_delivery_now(&fixture).await;
 }
 
 async fn a_ready_job_can_be_put_off(fixture: StoreFixture) {
     add(&*fixture.store, job("a")).await;
     let later = patch(&fixture, "a", due_in(20)).await;
-    assert_eq!((later.state, later.due_at), (State::Delayed, fixture.now().after(seconds(20))));
+    assert_eq!((later.state(), later.due_at), (State::Delayed, fixture.now().after(seconds(20))));
     assert_eq!(reserve_any(&*fixture.store).await, None);
     fixture.advance_and_promote(seconds(20)).await;
     one_delivery_now(&fixture).await;

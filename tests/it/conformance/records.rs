@@ -68,7 +68,7 @@ async fn a_job_that_was_put_is_finished_by_its_receipt(fixture: StoreFixture) {
         assert_eq!(one(wrong), Finished::Lost);
         let held = record.receipt.expect("is reserved");
         let touched = store.touch(ALL, id, &held, None).await.expect("answers").expect("is held");
-        assert_eq!(touched.reserved_until, Some(fixture.now().after(record.job.spec.ttr.as_duration())));
+        assert_eq!(touched.reserved_until(), Some(fixture.now().after(record.job.spec.ttr.as_duration())));
         let done = store.finish(ALL, finish(id, &held)).await.expect("answers");
         assert_eq!(one(done), Finished::Done { topic: topic("t") });
     }
@@ -83,7 +83,7 @@ async fn a_reservation_that_was_put_ends_at_its_deadline(fixture: StoreFixture) 
     assert_eq!(get(store, &id("a")).await, record.job);
     fixture.advance_and_promote(millis(1)).await;
     let back = get(store, &id("a")).await;
-    assert_eq!((back.state, back.attempts), (State::Ready, 3));
+    assert_eq!((back.state(), back.attempts), (State::Ready, 3));
     let again = reserve(store).await;
     assert_eq!((again.job.attempts, again.job.history.entries().count()), (4, 1));
     let released = store.release(ALL, &id("a"), &again.receipt, Release::default()).await.expect("answers");
@@ -97,7 +97,7 @@ async fn a_reservation_that_was_put_can_be_cancelled(fixture: StoreFixture) {
     let receipt = record.receipt.expect("is reserved");
     store.cancel(vec![(id("a"), receipt)]).await.expect("cancels");
     let back = get(store, &id("a")).await;
-    assert_eq!((back.state, back.attempts), (State::Ready, 2), "its attempt does not count");
+    assert_eq!((back.state(), back.attempts), (State::Ready, 2), "its attempt does not count");
 }
 
 async fn a_repeated_add_of_a_job_that_was_put_is_recognised(fixture: StoreFixture) {

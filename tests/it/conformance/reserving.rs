@@ -27,8 +27,8 @@ super::on_every_engine! {
 async fn a_reservation_counts_an_attempt_and_carries_a_fresh_receipt(fixture: StoreFixture) {
     let added = add(&*fixture.store, job("a")).await;
     let first = reserve(&*fixture.store).await;
-    assert_eq!((first.job.state, first.job.attempts), (State::Reserved, 1));
-    assert_eq!(first.job.reserved_until, Some(fixture.now().after(seconds(60))));
+    assert_eq!((first.job.state(), first.job.attempts), (State::Reserved, 1));
+    assert_eq!(first.job.reserved_until(), Some(fixture.now().after(seconds(60))));
     assert_eq!((first.job.due_at, &first.job.body), (added.due_at, &added.body));
     assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(first.job));
     fixture.advance_and_promote(seconds(60)).await;
@@ -72,7 +72,7 @@ async fn each_reservation_lasts_as_asked(fixture: StoreFixture) {
     }
     let asked = [claim_for(ttr(5)), Claim::default(), claim_for(Ttr::new(Ttr::MAX).expect("valid"))];
     let jobs = fixture.store.reserve(&plain("t"), &asked, Wait::No).await.expect("reserves");
-    let until: Vec<_> = jobs.iter().map(|r| r.job.reserved_until.expect("is reserved")).collect();
+    let until: Vec<_> = jobs.iter().map(|r| r.job.reserved_until().expect("is reserved")).collect();
     assert_eq!(until, [5, 30, 86_400].map(|n| fixture.now().after(seconds(n))));
     assert!(jobs.iter().all(|r| r.job.spec.ttr == ttr(30)), "the job's own TTR stays");
     fixture.advance_and_promote(seconds(5)).await;
@@ -156,10 +156,10 @@ async fn a_postponed_job_comes_behind_the_others_and_keeps_its_attempts(fixture:
     store.postpone(vec![(id("a"), held.receipt.clone())], delay(seconds(5))).await.expect("postpones");
     let waits = store.get(ALL, &id("a")).await.expect("gets").expect("is there");
     assert_eq!(
-        (waits.state, waits.attempts, waits.due_at),
+        (waits.state(), waits.attempts, waits.due_at),
         (State::Delayed, 0, fixture.now().after(seconds(5)))
     );
-    assert_eq!((waits.history, waits.reason, waits.reserved_at), (History::default(), None, None));
+    assert_eq!((&waits.history, &waits.reason, waits.reserved_at()), (&History::default(), &None, None));
     let late = store.finish(ALL, finish(&id("a"), &held.receipt)).await.expect("answers");
     assert_eq!(late, [Finished::Lost]);
     store.postpone(vec![(id("a"), held.receipt)], delay(seconds(9))).await.expect("passes over it");

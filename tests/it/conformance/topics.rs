@@ -146,7 +146,7 @@ async fn a_limited_batch_leaves_foreign_jobs_alone(fixture: StoreFixture) {
     let gone = || Finished::Gone;
     assert_eq!(answers, [done(), gone(), done(), gone(), gone(), gone()]);
     for name in ["b", "d"] {
-        assert_eq!(seen(&fixture, &id(name)).await.expect("is there").state, State::Reserved);
+        assert_eq!(seen(&fixture, &id(name)).await.expect("is there").state(), State::Reserved);
     }
     let deleted = fixture.store.delete(&only(&["t", "o"]), ids.to_vec()).await.expect("answers");
     assert_eq!(deleted, [const { Deleted::Gone }; 6]);

@@ -209,7 +209,7 @@ pub fn job_json(job: &Job) -> Value {
     json!({
         "id": job.id.as_str(),
         "topic": job.topic.as_str(),
-        "state": job.state.as_str(),
+        "state": job.state().as_str(),
         "created_at": job.created_at.to_string(),
         "due_at": job.due_at.to_string(),
         "ttr_ms": ms(job.spec.ttr.as_duration()),
@@ -217,8 +217,8 @@ pub fn job_json(job: &Job) -> Value {
         "max_attempts": job.spec.max_attempts,
         "retry_ms": steps(&job.spec.retry),
         "require_receipt": job.spec.require_receipt,
-        "reserved_until": moment(job.reserved_until),
-        "dead_at": moment(job.dead_at),
+        "reserved_until": moment(job.reserved_until()),
+        "dead_at": moment(job.dead_at()),
         "reason": job.reason.as_ref().map(Reason::as_str),
         "body": std::str::from_utf8(job.body.as_bytes()).expect("bodies are text"),
     })

@@ -124,7 +124,7 @@ async fn assert_all_jobs_run(store: &dyn Store, clock: &ManualClock, receipt: Re
         }
     }
     let last = store.get(ALL, &id("at-last")).await.expect("reads").expect("is there");
-    assert_eq!(last.state, State::Delayed);
+    assert_eq!(last.state(), State::Delayed);
     let verified = store.verify().await.expect("reads");
     assert_eq!((verified.jobs, verified.faults.len()), (1, 0), "{verified:?}");
     let (list, _) = expected_content();

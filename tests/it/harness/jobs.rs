@@ -11,7 +11,7 @@ use linger::{
     store::{AddJob, Added, FinishJob, PurgeCursor, Reservation},
 };
 use linger::{
-    job::{Job, Receipt},
+    job::{Job, JobState, Receipt, Timestamp},
     store::Store,
 };
 pub use linger::{
@@ -80,6 +80,14 @@ pub fn job(name: &str) -> AddJob {
         spec: JobSpec::default(),
         fingerprint: Fingerprint([7; 16]),
         body: body("{\"n\":1}"),
+    }
+}
+
+/// Moves the end of the reservation of a reserved job.
+pub fn set_until(job: &mut Job, end: Timestamp) {
+    match &mut job.state {
+        JobState::Reserved(reserved) => reserved.until = end,
+        JobState::Delayed | JobState::Ready | JobState::Dead(_) => panic!("{job:?} is not reserved"),
     }
 }
 

@@ -3,8 +3,8 @@
 use linger::{
     job::{
         Actor, AttemptEnd, Attributes, CallRate, Fingerprint, History, HistoryEntry, HistoryEvent, Job,
-        Reason, Receipt, SecretId, SigningKey, SigningSecret, State, Tag, Timestamp, TopicCallback,
-        TopicSettings,
+        JobState, Reason, Receipt, Reserved, SecretId, SigningKey, SigningSecret, Tag, Timestamp,
+        TopicCallback, TopicSettings,
     },
     store::{JobRecord, Store, TopicConfig, TopicRecord},
 };
@@ -35,15 +35,11 @@ pub fn record(fixture: &StoreFixture, name: &str) -> JobRecord {
         job: Job {
             id: added.id,
             topic: added.topic,
-            state: State::Ready,
+            state: JobState::Ready,
             created_at: hour_ago,
             due_at: hour_ago,
             spec: added.spec,
             attempts: 0,
-            reserved_at: None,
-            reserved_by: None,
-            reserved_until: None,
-            dead_at: None,
             reason: None,
             history: History::default(),
             body: added.body,
@@ -57,7 +53,7 @@ pub fn record(fixture: &StoreFixture, name: &str) -> JobRecord {
 /// A job that is due in 90 s.
 pub fn delayed_record(fixture: &StoreFixture, name: &str) -> JobRecord {
     let mut record = record(fixture, name);
-    record.job.state = State::Delayed;
+    record.job.state = JobState::Delayed;
     record.job.due_at = fixture.now().after(seconds(90));
     record
 }
@@ -66,11 +62,12 @@ pub fn delayed_record(fixture: &StoreFixture, name: &str) -> JobRecord {
 pub fn reserved_record(fixture: &StoreFixture, name: &str) -> JobRecord {
     let mut record = record(fixture, name);
     let now = fixture.now();
-    record.job.state = State::Reserved;
+    record.job.state = JobState::Reserved(Reserved {
+        since: Timestamp::from_millis(now.as_millis() - 5_000),
+        until: now.after(seconds(20)),
+        by: Actor::parse("wörker-1").ok(),
+    });
     record.job.attempts = 3;
-    record.job.reserved_at = Some(Timestamp::from_millis(now.as_millis() - 5_000));
-    record.job.reserved_until = Some(now.after(seconds(20)));
-    record.job.reserved_by = Actor::parse("wörker-1").ok();
     record.receipt = Some(Receipt::from_bytes([5; 16]));
     record
 }
@@ -78,9 +75,8 @@ pub fn reserved_record(fixture: &StoreFixture, name: &str) -> JobRecord {
 /// A dead letter.
 pub fn dead_record(fixture: &StoreFixture, name: &str) -> JobRecord {
     let mut record = record(fixture, name);
-    record.job.state = State::Dead;
+    record.job.state = JobState::Dead(Timestamp::from_millis(fixture.now().as_millis() - 1_000));
     record.job.attempts = 16;
-    record.job.dead_at = Some(Timestamp::from_millis(fixture.now().as_millis() - 1_000));
     record.job.reason = Reason::new("no such order");
     record
 }

@@ -64,7 +64,7 @@ impl Sequence<'_> {
             let engine = self.fixture.store.list(&filter, Order::Ascending, after, 4).await.expect("lists");
             let model = self.model.list(&filter, Order::Ascending, after, 4).await.expect("lists");
             self.assert_equal(&engine.jobs, &model.jobs, "the dead letters");
-            assert!(engine.jobs.iter().all(|listed| listed.job.state == State::Dead));
+            assert!(engine.jobs.iter().all(|listed| listed.job.state() == State::Dead));
         }
     }
 }

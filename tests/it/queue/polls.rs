@@ -156,7 +156,7 @@ async fn fault_a_delivery_that_no_connection_takes_is_returned_at_once_and_uncou
     let added = fixture.add("job", NOW).await;
     for _ in 0..3 {
         let unread = fixture.queue.pop(pop(seconds(1))).await.expect("answers");
-        assert_eq!(fixture.get("job").await.state, State::Reserved);
+        assert_eq!(fixture.get("job").await.state(), State::Reserved);
         drop(unread);
         let poll = fixture.park(pop(seconds(1))).await;
         assert_eq!(delivery(poll).await.jobs()[0].job.attempts, 1);
@@ -283,7 +283,7 @@ async fn closing_waits_for_jobs_that_are_on_their_way_back() {
     let fixture = Fixture::new();
     let added = fixture.add("job", NOW).await;
     let delivery = fixture.queue.pop(pop(NOW)).await.expect("answers");
-    assert_eq!(fixture.get("job").await.state, State::Reserved);
+    assert_eq!(fixture.get("job").await.state(), State::Reserved);
     fixture.stop.cancel();
     fixture.timer.await.expect("the timer ends");
     drop(delivery);

@@ -69,7 +69,7 @@ impl AttributesFixture {
         let (attributes, _) = self.attributes("a").await;
         assert!(attributes.as_bytes().ends_with(&later()), "{step}: {attributes:?}");
         let job = self.process.store.get(ALL, &id("a")).await.expect("reads").expect("is there");
-        assert_eq!(job.state, state, "{step}");
+        assert_eq!(job.state(), state, "{step}");
         assert_eq!(self.process.store.verify().await.expect("verifies").faults, [""; 0], "{step}");
     }
 

@@ -56,7 +56,7 @@ async fn many_jobs_of_many_outlets_are_changed_in_order() {
     let now = process.clock.now();
     for (n, name) in names.iter().enumerate() {
         let job = store.get(ALL, &id(name)).await.expect("gets");
-        let due = job.map(|job| (job.state, job.due_at));
+        let due = job.map(|job| (job.state(), job.due_at));
         let expected = (n % 2 == 1).then(|| (State::Delayed, now.after(seconds(100 + n as u64))));
         assert_eq!(due, expected, "{name}");
     }
@@ -72,7 +72,7 @@ async fn a_job_that_is_named_twice_is_changed_by_the_first() {
     let changes = vec![seen(store, "a", after(0)).await, seen(store, "a", JobChange::Delete).await];
     let changed = store.change(changes, None).await.expect("changes");
     assert_eq!(changed, [Changed::Done, Changed::Skipped]);
-    assert_eq!(stored(store, &id("a")).await.state, State::Ready);
+    assert_eq!(stored(store, &id("a")).await.state(), State::Ready);
 }
 
 /// The other process changes each job between the list and the change.
@@ -97,7 +97,7 @@ async fn what_another_process_changed_first_stays() {
     assert_eq!(other.store.change(first, None).await.expect("changes"), [Changed::Done; 2]);
     one.wait_for_ready_event("t").await;
     assert_eq!(one.store.change(changes, None).await.expect("changes"), [Changed::Skipped; 3]);
-    let state = async |name| stored(one.store(), &id(name)).await.state;
+    let state = async |name| stored(one.store(), &id(name)).await.state();
     assert_eq!(state("dead").await, State::Ready, "requeued once");
     assert_eq!(state("ready").await, State::Reserved, "reserved meanwhile");
     assert_eq!(stored(one.store(), &id("later")).await.due_at, one.clock.now().after(seconds(20)));

@@ -43,7 +43,7 @@ async fn the_shortest_retention_counts_for_all_processes() {
     short.clock.advance(seconds(101));
     promote(long.store()).await;
     let kept = long.store.get(ALL, &held.job.id).await.expect("gets").expect("is kept by its own setting");
-    assert_eq!(kept.state, State::Dead);
+    assert_eq!(kept.state(), State::Dead);
     promote(short.store()).await;
     assert_eq!(long.store.get(ALL, &held.job.id).await.expect("gets"), None);
 }

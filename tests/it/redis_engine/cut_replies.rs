@@ -131,7 +131,7 @@ async fn a_release_whose_reply_was_cut_off_happens_once() {
     let back =
         process.store.release(ALL, &id("victim"), &held.receipt, release.clone()).await.expect("answers");
     assert!(proxy.all_faults_happened());
-    assert_eq!(back.expect("is held").state, State::Delayed);
+    assert_eq!(back.expect("is held").state(), State::Delayed);
     let late = process.store.release(ALL, &id("victim"), &held.receipt, release).await.expect("answers");
     assert!(late.is_err(), "a client's own repeat has lost the reservation");
 }
@@ -143,24 +143,24 @@ async fn the_other_steps_happen_once_too() {
     let held = reserved(&process).await;
     proxy.cut_replies("victim", 1);
     let touched = store.touch(ALL, &id("victim"), &held.receipt, Some(ttr(90))).await.expect("answers");
-    assert_eq!(touched.expect("is held").reserved_until, Some(held.job.due_at.after(seconds(90))));
+    assert_eq!(touched.expect("is held").reserved_until(), Some(held.job.due_at.after(seconds(90))));
     // A first call reads the topic of the job; the call that makes the change has the keys of the topic.
     proxy.cut_replies(":dead:t", 2);
     let dead = store.bury(ALL, &id("victim"), &held.receipt, None).await.expect("answers").expect("is held");
-    assert_eq!(dead.state, State::Dead);
+    assert_eq!(dead.state(), State::Dead);
     proxy.cut_replies(":dead:t", 2);
     let Requeued::Done(back) =
         store.requeue(ALL, &id("victim"), after(seconds(9)), None).await.expect("answers")
     else {
         panic!("it was dead")
     };
-    assert_eq!((back.state, back.attempts), (State::Delayed, 0));
+    assert_eq!((back.state(), back.attempts), (State::Delayed, 0));
     proxy.cut_replies(":dead:t", 2);
     let now = Patch { due: Some(Due::After(delay(seconds(0)))), ..Patch::default() };
     let Patched::Done(ready) = store.patch(ALL, &id("victim"), now, None).await.expect("answers") else {
         panic!("it was delayed")
     };
-    assert_eq!(ready.state, State::Ready);
+    assert_eq!(ready.state(), State::Ready);
     assert!(proxy.all_faults_happened());
     assert_eq!(reserve(store).await.job.attempts, 1);
     assert_eq!(reserve_any(store).await, None);

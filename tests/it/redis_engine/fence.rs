@@ -80,7 +80,7 @@ async fn a_closed_store_takes_no_changes() {
 
     assert!(all_records(&*mover).await == before);
     assert_eq!(
-        store.get(ALL, &id("reserved")).await.expect("reads").expect("is there").state,
+        store.get(ALL, &id("reserved")).await.expect("reads").expect("is there").state(),
         State::Reserved
     );
 

@@ -138,7 +138,7 @@ async fn late_steps_of_other_kinds_do_nothing_either() {
         .expect("resumes");
     pair.deliver_late_calls().await;
     let stored = pair.other.store.get(ALL, &id("victim")).await.expect("gets").expect("is there");
-    assert_eq!(stored.state, State::Delayed, "an acknowledged requeue is undone");
+    assert_eq!(stored.state(), State::Delayed, "an acknowledged requeue is undone");
     let raw = Raw::connect(&shared().url()).await;
     let pauses = raw.send(&["HKEYS", &format!("{{{}}}:settings", pair.options.prefix)]).await;
     let pauses: Vec<_> = pauses.into_array().into_iter().filter_map(|field| field.as_string()).collect();
@@ -181,13 +181,13 @@ async fn a_first_touch_that_arrives_after_a_later_one_does_not_shorten_the_reser
     pair.proxy.withhold("victim", 1);
     let touch = async |seconds| {
         let touched = pair.cut_off.store.touch(ALL, &id("victim"), &held.receipt, Some(ttr(seconds))).await;
-        touched.expect("answers").expect("is held").reserved_until.expect("is reserved")
+        touched.expect("answers").expect("is held").reserved_until().expect("is reserved")
     };
     touch(10).await;
     let till = touch(500).await;
     pair.proxy.deliver_withheld(shared().port).await;
     let stored = pair.other.store.get(ALL, &id("victim")).await.expect("gets").expect("is there");
-    assert_eq!(stored.reserved_until, Some(till));
+    assert_eq!(stored.reserved_until(), Some(till));
 }
 
 /// The clock of the server seems an hour behind, as if it were set forward right after a reading. So the deadline of

@@ -25,12 +25,12 @@ async fn a_pop_that_ran_but_was_never_answered_leaves_no_reservation() {
     let popped = process.store.reserve(&plain("t"), &claims(1), Wait::No).await;
     assert!(matches!(popped, Err(Error::Unavailable(_))), "{popped:?}");
     let lost = other.store.get(ALL, &id("a")).await.expect("gets").expect("is there");
-    assert_eq!((lost.state, lost.attempts), (State::Reserved, 1), "the script ran");
+    assert_eq!((lost.state(), lost.attempts), (State::Reserved, 1), "the script ran");
     proxy.disarm();
     let time_limit = TimeLimit::new();
     loop {
         let job = other.store.get(ALL, &id("a")).await.expect("gets").expect("is there");
-        if job.state == State::Ready {
+        if job.state() == State::Ready {
             assert_eq!(job.attempts, 0, "the attempt was counted");
             break;
         }

@@ -92,7 +92,7 @@ impl ReadJob {
     }
 
     fn by_rust(job: Job, flags: u8) -> Self {
-        let state = match job.state {
+        let state = match job.state() {
             State::Delayed => 1,
             State::Ready => 2,
             State::Reserved => 3,
@@ -103,9 +103,9 @@ impl ReadJob {
         let numbers = [state, flags.into(), job.attempts.into(), ttr_ms, job.spec.max_attempts.into()];
         Self {
             numbers: numbers.map(Some),
-            moments: [Some(job.due_at), Some(job.created_at), job.reserved_until, job.dead_at],
+            moments: [Some(job.due_at), Some(job.created_at), job.reserved_until(), job.dead_at()],
             topic: job.topic.to_string(),
-            reserved: job.reserved_at.map(|since| (since, job.reserved_by)),
+            reserved: job.reserved_at().map(|since| (since, job.reserved_by().cloned())),
             retry: encode_steps(&job.spec.retry).into(),
             reason: job
                 .reason

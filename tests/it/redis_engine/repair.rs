@@ -310,7 +310,7 @@ async fn a_dead_process_leaves_its_jobs_to_the_others() {
     other.clock.advance(seconds(60));
     promote(other.store()).await;
     for _ in 0..2 {
-        assert_eq!(reserve(other.store()).await.job.state, State::Reserved);
+        assert_eq!(reserve(other.store()).await.job.state(), State::Reserved);
     }
 }
 

@@ -69,7 +69,7 @@ async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
     assert!(matches!(popped, Err(Error::NotDurable(_))), "{popped:?}");
     for name in ["before", "a"] {
         let job = store.get(ALL, &id(name)).await.expect("gets").expect("is there");
-        assert_eq!((job.state, job.attempts), (State::Ready, 0), "cancelled, and no attempt counted");
+        assert_eq!((job.state(), job.attempts), (State::Ready, 0), "cancelled, and no attempt counted");
     }
     replicas[0].resume();
     assert!(matches!(add_durably(store, job("a")).await, Added::Replayed(_)));

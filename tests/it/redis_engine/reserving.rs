@@ -130,7 +130,7 @@ async fn each_job_is_reserved_for_the_ttr_at_its_index() {
         let held = process.store().reserve(&plain("t"), &claims, Wait::No).await.expect("reserves");
         assert_eq!(held.len(), claims.len());
         for (at, (held, claim)) in held.iter().zip(claims).enumerate() {
-            let till = held.job.reserved_until.expect("is reserved");
+            let till = held.job.reserved_until().expect("is reserved");
             assert_eq!(
                 till.since(process.clock.now()),
                 claim.ttr.unwrap_or(own).as_duration(),

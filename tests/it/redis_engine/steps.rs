@@ -111,7 +111,7 @@ impl StepFixture {
             .await
             .map(|mut granted| {
                 // Which job gets which TTR is random.
-                granted.iter_mut().for_each(|it| it.job.reserved_until = None);
+                granted.iter_mut().for_each(|it| set_until(&mut it.job, Timestamp::MAX));
                 granted
             })
     }
@@ -259,10 +259,12 @@ impl StepFixture {
     pub async fn jobs(&self) -> Vec<String> {
         let mut jobs = Vec::new();
         for id in self.ids() {
-            let job: Option<Job> = self.observer.get(ALL, &id).await.expect("gets");
+            let mut job: Option<Job> = self.observer.get(ALL, &id).await.expect("gets");
             // Which job got which TTR is random.
-            let till = job.as_ref().and_then(|job| job.reserved_until).is_some();
-            jobs.push(debug_text(&(till, job.map(|job| Job { reserved_until: None, ..job }))));
+            if let Some(job) = job.as_mut().filter(|job| job.reserved().is_some()) {
+                set_until(job, Timestamp::MAX);
+            }
+            jobs.push(debug_text(&job));
         }
         jobs
     }

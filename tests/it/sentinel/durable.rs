@@ -60,7 +60,7 @@ async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
     assert!(matches!(popped, Err(Error::NotDurable(_))), "{popped:?}");
     for name in ["before", "a"] {
         let job = store.get(ALL, &id(name)).await.expect("gets").expect("is there");
-        assert_eq!((job.state, job.attempts), (State::Ready, 0), "the job was returned uncounted");
+        assert_eq!((job.state(), job.attempts), (State::Ready, 0), "the job was returned uncounted");
     }
     sentinels.servers[1..].iter().for_each(|replica| replica.resume());
     assert!(matches!(add_durably(&*store, "a").await, Added::Replayed(_)));

@@ -1,7 +1,7 @@
 //! Operations as JSON, there and back.
 
 use super::*;
-use crate::job::{Callback, CallbackUrl, Job, JobId, JobSpec, Reason, RetrySchedule, Ttr};
+use crate::job::{Callback, CallbackUrl, Job, JobId, JobSpec, JobState, Reason, RetrySchedule, Ttr};
 
 fn from_ms(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
@@ -16,7 +16,7 @@ fn listed(callback: &str, reason: &str) -> ListedJob {
     let job = Job {
         id: JobId::generate(),
         topic: Topic::parse("t").expect("valid"),
-        state: State::Dead,
+        state: JobState::Dead(from_ms(6)),
         created_at: from_ms(1),
         due_at: from_ms(2),
         spec: JobSpec {
@@ -28,10 +28,6 @@ fn listed(callback: &str, reason: &str) -> ListedJob {
             trace: None,
         },
         attempts: 3,
-        reserved_at: None,
-        reserved_by: None,
-        reserved_until: None,
-        dead_at: Some(from_ms(6)),
         reason: Reason::new(reason),
         history: History::default(),
         body: Body::from_stored(bytes::Bytes::new()),

@@ -7,14 +7,14 @@ use crate::{
 
 /// The state of a job, with what only memory knows about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum JobState {
+pub(crate) enum MemoryState {
     Delayed,
     Ready { since: Timestamp },
     Reserved(Lease),
     Dead,
 }
 
-impl JobState {
+impl MemoryState {
     /// The state without what only memory knows.
     pub fn name(&self) -> State {
         match self {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     job_index::{IdHash, JobRef},
-    job_state::JobState,
+    job_state::MemoryState,
     topics::OutletNumber,
 };
 use crate::{job::Timestamp, store::TopicConfig};
@@ -15,7 +15,7 @@ pub(super) enum Undo {
     RemoveFromIndex(IdHash, JobRef),
     AddToIndex(IdHash, JobRef),
     RemoveState(JobRef),
-    InsertState(JobRef, JobState),
+    InsertState(JobRef, MemoryState),
     SetEarliestDeath(Option<Timestamp>),
     SetConfig(OutletNumber, Arc<TopicConfig>),
 }

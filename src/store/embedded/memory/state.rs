@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     job_index::{IdHash, JobIndex, JobRef},
-    job_state::JobState,
+    job_state::MemoryState,
     journal::Undo,
     topics::{DelayedJobs, OutletNumber, Topics},
 };
@@ -132,21 +132,21 @@ impl Memory {
     }
 
     /// Inserts a job while the store is loaded. This is not part of a group and cannot be rolled back.
-    pub fn load(&mut self, hash: IdHash, job: JobRef, state: JobState) {
+    pub fn load(&mut self, hash: IdHash, job: JobRef, state: MemoryState) {
         self.index.insert(hash, job);
         self.insert_into_lists(job, state);
     }
 
     /// Inserts a new job.
-    pub fn insert(&mut self, hash: IdHash, job: JobRef, state: JobState) {
-        debug_assert_eq!(job.dead, matches!(state, JobState::Dead));
+    pub fn insert(&mut self, hash: IdHash, job: JobRef, state: MemoryState) {
+        debug_assert_eq!(job.dead, matches!(state, MemoryState::Dead));
         self.index.insert(hash, job);
         self.journal.push(Undo::RemoveFromIndex(hash, job));
         self.insert_state(job, state);
     }
 
     /// Removes a job, which must be known.
-    pub fn remove(&mut self, hash: IdHash, job: JobRef) -> JobState {
+    pub fn remove(&mut self, hash: IdHash, job: JobRef) -> MemoryState {
         let known = self.index.remove(hash, job.key, job.dead);
         assert_eq!(known, Some(job), "only a known job is removed");
         self.journal.push(Undo::AddToIndex(hash, job));
@@ -154,7 +154,7 @@ impl Memory {
     }
 
     /// Changes the state of a job that keeps its key. Returns the previous state.
-    pub fn change_state(&mut self, job: JobRef, state: JobState) -> JobState {
+    pub fn change_state(&mut self, job: JobRef, state: MemoryState) -> MemoryState {
         let before = self.remove_state(job);
         self.insert_state(job, state);
         before
@@ -231,63 +231,63 @@ impl Memory {
         }
     }
 
-    fn insert_state(&mut self, job: JobRef, state: JobState) {
+    fn insert_state(&mut self, job: JobRef, state: MemoryState) {
         self.insert_into_lists(job, state);
         self.journal.push(Undo::RemoveState(job));
     }
 
-    fn remove_state(&mut self, job: JobRef) -> JobState {
+    fn remove_state(&mut self, job: JobRef) -> MemoryState {
         let state = self.remove_from_lists(job);
         self.journal.push(Undo::InsertState(job, state.clone()));
         self.maybe_empty.push(job.outlet);
         state
     }
 
-    fn insert_into_lists(&mut self, job: JobRef, state: JobState) {
+    fn insert_into_lists(&mut self, job: JobRef, state: MemoryState) {
         *self.totals.count_mut(state.name()) += 1;
         let outlet = self.topics.get_mut(job.outlet);
         match state {
-            JobState::Delayed => self.delayed.insert(&mut self.topics, job.key, job.outlet),
-            JobState::Ready { since } => {
+            MemoryState::Delayed => self.delayed.insert(&mut self.topics, job.key, job.outlet),
+            MemoryState::Ready { since } => {
                 if outlet.ready.is_empty() {
                     self.ready_changed.push(job.outlet);
                 }
                 outlet.ready.insert(job.key, since);
             }
-            JobState::Reserved(lease) => {
+            MemoryState::Reserved(lease) => {
                 outlet.reserved += 1;
                 self.deadlines.insert((lease.deadline, job.key));
                 self.leases.insert(job.key, (job.outlet, lease));
             }
-            JobState::Dead => outlet.dead += 1,
+            MemoryState::Dead => outlet.dead += 1,
         }
     }
 
-    fn remove_from_lists(&mut self, job: JobRef) -> JobState {
+    fn remove_from_lists(&mut self, job: JobRef) -> MemoryState {
         let state = self.take_from_lists(job);
         *self.totals.count_mut(state.name()) -= 1;
         state
     }
 
-    fn take_from_lists(&mut self, job: JobRef) -> JobState {
+    fn take_from_lists(&mut self, job: JobRef) -> MemoryState {
         let outlet = self.topics.get_mut(job.outlet);
         if job.dead {
             outlet.dead -= 1;
-            return JobState::Dead;
+            return MemoryState::Dead;
         }
         if let Some((_, lease)) = self.leases.remove(&job.key) {
             outlet.reserved -= 1;
             self.deadlines.remove(&(lease.deadline, job.key));
-            return JobState::Reserved(lease);
+            return MemoryState::Reserved(lease);
         }
         if let Some(since) = outlet.ready.remove(&job.key) {
             if outlet.ready.is_empty() {
                 self.ready_changed.push(job.outlet);
             }
-            return JobState::Ready { since };
+            return MemoryState::Ready { since };
         }
         let known = self.delayed.remove(&mut self.topics, job.key, job.outlet);
         assert!(known, "a live job that is neither reserved nor ready is delayed");
-        JobState::Delayed
+        MemoryState::Delayed
     }
 }

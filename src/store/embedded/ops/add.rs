@@ -2,7 +2,7 @@
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{Attributes, History, Job, Timestamp, TopicFilter},
+    job::{Attributes, History, Timestamp, TopicFilter},
     store::{
         AddJob, Added, Result,
         embedded::{
@@ -28,8 +28,8 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
         return Ok(Ok(if head.fingerprint == job.fingerprint {
             Added::Replayed(txn.to_job(found.job_ref, &found.content))
         } else {
-            let Job { topic, state, due_at, .. } = txn.to_job(found.job_ref, &found.content);
-            Added::Exists { topic, state, due_at }
+            let job = txn.to_job(found.job_ref, &found.content);
+            Added::Exists { state: job.state(), topic: job.topic, due_at: job.due_at }
         }));
     }
     if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {

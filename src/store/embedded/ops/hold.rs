@@ -10,7 +10,7 @@ use crate::{
             disk::disk_space::SpaceNeed,
             memory::{
                 job_index::{IdHash, JobRef},
-                job_state::JobState,
+                job_state::MemoryState,
             },
             rows::{
                 codec::{Lease, Record},
@@ -58,7 +58,7 @@ pub(crate) fn cancel(txn: &mut WriteTxn<'_>, grants: &[(JobId, Receipt)]) -> Sql
         // The record's attempts do not count this one, and its key is still that of its due time.
         if let Some((_, job_ref, _)) = find_reserved(txn, &TopicFilter::ALL, id, receipt) {
             txn.db.delete_lease(job_ref.key)?;
-            txn.change_state(job_ref, JobState::Ready { since: txn.now.rounded_down });
+            txn.change_state(job_ref, MemoryState::Ready { since: txn.now.rounded_down });
         }
     }
     Ok(())

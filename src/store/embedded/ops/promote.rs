@@ -6,7 +6,7 @@ use crate::{
     store::{
         Move, MoveKind, Promoted,
         embedded::{
-            memory::{job_index::JobRef, job_state::JobState},
+            memory::{job_index::JobRef, job_state::MemoryState},
             rows::{
                 codec::{RecordError, RecordHead},
                 db::{SqlResult, Table},
@@ -86,7 +86,7 @@ fn end_delays(txn: &mut WriteTxn<'_>, kind: DueKind, budget: &mut usize, moves: 
         && key.slot() <= now
     {
         *budget -= 1;
-        txn.change_state(JobRef { key, outlet, dead: false }, JobState::Ready { since });
+        txn.change_state(JobRef { key, outlet, dead: false }, MemoryState::Ready { since });
         let topic = txn.memory.topics().get(outlet).outlet.topic.clone();
         moves.push(Move { topic, kind: MoveKind::Ready, late: now.since(key.slot()) });
     }

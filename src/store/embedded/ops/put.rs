@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::{topics::publish_config, write_txn::WriteTxn};
 use crate::{
-    job::{Actor, DueKind, Job, Outlet, State, TopicFilter},
+    job::{Actor, DueKind, Outlet, State, TopicFilter},
     store::{
         JobRecord, Put, Result, TopicRecord,
         embedded::{
             disk::disk_space::SpaceNeed,
             memory::{
                 job_index::{IdHash, JobRef},
-                job_state::JobState,
+                job_state::MemoryState,
                 topics::OutletNumber,
             },
             rows::{
@@ -39,13 +39,13 @@ fn put_one(txn: &mut WriteTxn<'_>, record: &JobRecord) -> SqlResult<Result<Put>>
     let stored = Record { head: head_of(txn, record), body: record.job.body.clone() };
     let hash = txn.memory.job_index().hash(record.job.id.as_str().as_bytes());
     let outlet = txn.memory.outlet(&stored.head.outlet());
-    match (record.job.state, lease_of(record)) {
+    match (record.job.state(), lease_of(record)) {
         (State::Dead, _) => insert_dead(txn, hash, outlet, &stored)?,
         (State::Reserved, Some(lease)) => {
             let key = txn.db.free_key(Table::Live, stored.head.due_at, stored.head.due_kind())?;
             txn.db.insert(Table::Live, key, &stored)?;
             txn.db.set_lease(key, &lease)?;
-            txn.memory.insert(hash, JobRef { key, outlet, dead: false }, JobState::Reserved(lease));
+            txn.memory.insert(hash, JobRef { key, outlet, dead: false }, MemoryState::Reserved(lease));
         }
         (State::Delayed | State::Ready | State::Reserved, _) => {
             txn.insert_waiting(hash, outlet, &stored)?;
@@ -56,19 +56,18 @@ fn put_one(txn: &mut WriteTxn<'_>, record: &JobRecord) -> SqlResult<Result<Put>>
 
 /// The head of a record without its reservation.
 fn head_of(txn: &WriteTxn<'_>, record: &JobRecord) -> RecordHead {
-    let Job { ref id, ref topic, attempts, state, .. } = record.job;
-    let job = record.job.clone();
+    let (job, is_reserved) = (record.job.clone(), record.job.reserved().is_some());
     let mut head = RecordHead {
-        id: id.clone(),
-        topic: topic.clone(),
+        dead_at: job.dead_at(),
+        id: job.id,
+        topic: job.topic,
         due_at: job.due_at,
         created_at: job.created_at,
         spec: job.spec,
         // The present reservation is counted in its lease.
-        attempts: attempts.saturating_sub(u32::from(state == State::Reserved)),
+        attempts: job.attempts.saturating_sub(u32::from(is_reserved)),
         fingerprint: record.fingerprint,
         reason: job.reason,
-        dead_at: job.dead_at,
         history: job.history,
         host: None,
         other: record.other_attributes(),
@@ -78,13 +77,13 @@ fn head_of(txn: &WriteTxn<'_>, record: &JobRecord) -> RecordHead {
 }
 
 fn lease_of(record: &JobRecord) -> Option<Lease> {
-    let Job { reserved_at, reserved_until, ref reserved_by, attempts, .. } = record.job;
+    let reserved = record.job.reserved()?;
     Some(Lease {
-        deadline: reserved_until?,
+        deadline: reserved.until,
         receipt: record.receipt.clone()?,
-        attempts,
-        since: reserved_at?,
-        by: reserved_by.as_ref().map_or("", Actor::as_str).into(),
+        attempts: record.job.attempts,
+        since: reserved.since,
+        by: reserved.by.as_ref().map_or("", Actor::as_str).into(),
     })
 }
 
@@ -93,7 +92,7 @@ fn insert_dead(txn: &mut WriteTxn<'_>, hash: IdHash, outlet: OutletNumber, recor
     let died_at = record.head.dead_at.unwrap_or(txn.now.rounded_down);
     let key = txn.db.free_key(Table::Dead, died_at, DueKind::Elapsed)?;
     txn.db.insert(Table::Dead, key, record)?;
-    txn.memory.insert(hash, JobRef { key, outlet, dead: true }, JobState::Dead);
+    txn.memory.insert(hash, JobRef { key, outlet, dead: true }, MemoryState::Dead);
     if txn.memory.earliest_death().is_none_or(|since| died_at < since) {
         txn.memory.set_earliest_death(Some(died_at));
     }

@@ -6,7 +6,7 @@ use crate::{
     store::{
         Claim, Reservation,
         embedded::{
-            memory::{job_index::JobRef, job_state::JobState},
+            memory::{job_index::JobRef, job_state::MemoryState},
             rows::{
                 codec::Lease,
                 db::{SqlResult, Table},
@@ -48,7 +48,7 @@ pub(crate) fn reserve(
             waited: txn.now.rounded_down.since(since),
         });
         let before = txn.set_lease(JobRef { key, outlet, dead: false }, lease)?;
-        debug_assert!(matches!(before, JobState::Ready { .. }));
+        debug_assert!(matches!(before, MemoryState::Ready { .. }));
     }
     Ok(granted)
 }

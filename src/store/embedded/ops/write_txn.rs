@@ -12,7 +12,7 @@ use crate::{
             disk::disk_space::{SpaceGauge, SpaceNeed},
             memory::{
                 job_index::{IdHash, JobRef},
-                job_state::JobState,
+                job_state::MemoryState,
                 state::Memory,
                 topics::OutletNumber,
             },
@@ -165,11 +165,11 @@ impl WriteTxn<'_> {
     }
 
     /// The state of a waiting job.
-    pub fn waiting_state(&self, head: &RecordHead) -> JobState {
+    pub fn waiting_state(&self, head: &RecordHead) -> MemoryState {
         if head.due_at <= self.now_of(head.due_kind()).rounded_down {
-            JobState::Ready { since: self.now.rounded_down }
+            MemoryState::Ready { since: self.now.rounded_down }
         } else {
-            JobState::Delayed
+            MemoryState::Delayed
         }
     }
 
@@ -183,9 +183,9 @@ impl WriteTxn<'_> {
         let key = self.db.free_key(Table::Live, record.head.due_at, record.head.due_kind())?;
         let job_ref = JobRef { key, outlet, dead: false };
         self.db.insert(Table::Live, job_ref.key, record)?;
-        let place = self.waiting_state(&record.head);
-        self.announce_ready(outlet, &place);
-        self.memory.insert(hash, job_ref, place);
+        let state = self.waiting_state(&record.head);
+        self.announce_ready(outlet, &state);
+        self.memory.insert(hash, job_ref, state);
         Ok(job_ref)
     }
 
@@ -201,7 +201,7 @@ impl WriteTxn<'_> {
         let job_ref =
             JobRef { key: self.db.free_key(Table::Dead, now, DueKind::Elapsed)?, outlet, dead: true };
         self.db.insert(Table::Dead, job_ref.key, record)?;
-        self.memory.insert(hash, job_ref, JobState::Dead);
+        self.memory.insert(hash, job_ref, MemoryState::Dead);
         if self.memory.earliest_death().is_none_or(|since| now < since) {
             self.memory.set_earliest_death(Some(now));
         }
@@ -209,25 +209,25 @@ impl WriteTxn<'_> {
     }
 
     /// Removes a job, with its reservation if it has one.
-    pub fn remove(&mut self, hash: IdHash, job_ref: JobRef) -> SqlResult<JobState> {
+    pub fn remove(&mut self, hash: IdHash, job_ref: JobRef) -> SqlResult<MemoryState> {
         self.db.delete(Table::for_job(job_ref.dead), job_ref.key)?;
-        let place = self.memory.remove(hash, job_ref);
-        if matches!(place, JobState::Reserved(_)) {
+        let state = self.memory.remove(hash, job_ref);
+        if matches!(state, MemoryState::Reserved(_)) {
             self.db.delete_lease(job_ref.key)?;
         }
-        Ok(place)
+        Ok(state)
     }
 
     /// Changes the state of a job that keeps its key.
-    pub fn change_state(&mut self, job_ref: JobRef, place: JobState) -> JobState {
-        self.announce_ready(job_ref.outlet, &place);
-        self.memory.change_state(job_ref, place)
+    pub fn change_state(&mut self, job_ref: JobRef, state: MemoryState) -> MemoryState {
+        self.announce_ready(job_ref.outlet, &state);
+        self.memory.change_state(job_ref, state)
     }
 
     /// Grants or changes the reservation of a job.
-    pub fn set_lease(&mut self, job_ref: JobRef, lease: Lease) -> SqlResult<JobState> {
+    pub fn set_lease(&mut self, job_ref: JobRef, lease: Lease) -> SqlResult<MemoryState> {
         self.db.set_lease(job_ref.key, &lease)?;
-        Ok(self.memory.change_state(job_ref, JobState::Reserved(lease)))
+        Ok(self.memory.change_state(job_ref, MemoryState::Reserved(lease)))
     }
 
     /// Moves the broken record at `key` to the table `broken`, so that it is not read again, and logs it. It is not
@@ -256,8 +256,8 @@ impl WriteTxn<'_> {
         Ok(())
     }
 
-    fn announce_ready(&mut self, outlet: OutletNumber, place: &JobState) {
-        if matches!(place, JobState::Ready { .. }) {
+    fn announce_ready(&mut self, outlet: OutletNumber, state: &MemoryState) {
+        if matches!(state, MemoryState::Ready { .. }) {
             let outlet = &self.memory.topics().get(outlet).outlet;
             if !self.effects.ready.contains(outlet) {
                 self.effects.ready.insert(outlet.clone());

@@ -10,7 +10,7 @@ use crate::{
     store::embedded::{
         memory::{
             job_index::{IdHash, IdHasher, JobRef},
-            job_state::JobState,
+            job_state::MemoryState,
             state::Memory,
         },
         ops::write_txn::WriteTxn,
@@ -95,12 +95,12 @@ pub(crate) fn read(
         }
     }
     read_table(memory, db, Table::Live, &mut unsound, |key| match leases.remove(&key) {
-        Some(lease) => JobState::Reserved(lease),
-        None if is_due(key) => JobState::Ready { since: key.slot() },
-        None => JobState::Delayed,
+        Some(lease) => MemoryState::Reserved(lease),
+        None if is_due(key) => MemoryState::Ready { since: key.slot() },
+        None => MemoryState::Delayed,
     })?;
     unsound.stray_leases = leases.into_keys().collect();
-    read_table(memory, db, Table::Dead, &mut unsound, |_| JobState::Dead)?;
+    read_table(memory, db, Table::Dead, &mut unsound, |_| MemoryState::Dead)?;
     memory.set_earliest_death(db.first_dead()?.map(RowKey::slot));
     Ok(unsound)
 }
@@ -112,7 +112,7 @@ fn read_table(
     db: &Db,
     table: Table,
     unsound: &mut UnsoundRows,
-    mut state_of: impl FnMut(RowKey) -> JobState + Send,
+    mut state_of: impl FnMut(RowKey) -> MemoryState + Send,
 ) -> SqlResult<()> {
     let mut checked = CheckedRows::new(memory.job_index().hasher());
     let suspects = std::thread::scope(|scope| {
@@ -216,7 +216,7 @@ fn insert_batches(
     memory: &mut Memory,
     table: Table,
     batches: Receiver<LoadBatch>,
-    state_of: &mut impl FnMut(RowKey) -> JobState,
+    state_of: &mut impl FnMut(RowKey) -> MemoryState,
 ) -> Vec<(IdHash, JobRef)> {
     let (mut outlets, mut suspects) = (Vec::new(), Vec::new());
     for batch in batches {

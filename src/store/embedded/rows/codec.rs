@@ -20,7 +20,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use super::key::RowKey;
 use crate::job::{
     Actor, AttemptEnd, Attributes, Body, DueKind, Fingerprint, History, HistoryEntry, HistoryEvent,
-    HostNumber, Job, JobId, JobSpec, Now, Outlet, Reason, Receipt, State, Tag, Timestamp, Topic, Ttr,
+    HostNumber, Job, JobId, JobSpec, JobState, Now, Outlet, Reason, Receipt, Reserved, State, Tag, Timestamp,
+    Topic, Ttr,
 };
 
 /// The only flag. The others are reserved and refused.
@@ -105,6 +106,19 @@ impl Record {
             DueKind::Moment => self.head.due_at,
         };
         let head = self.head.clone();
+        let state = match (state, lease) {
+            (State::Delayed, _) => JobState::Delayed,
+            (State::Ready, _) => JobState::Ready,
+            (State::Reserved, lease) => {
+                let lease = lease.expect("a reserved job has a reservation");
+                JobState::Reserved(Reserved {
+                    since: lease.since.shifted(wall_ahead_ms),
+                    until: lease.deadline.shifted(wall_ahead_ms),
+                    by: Actor::parse(&lease.by).ok(),
+                })
+            }
+            (State::Dead, _) => JobState::Dead(head.dead_at.unwrap_or(head.created_at)),
+        };
         Job {
             id: head.id,
             topic: head.topic,
@@ -113,10 +127,6 @@ impl Record {
             due_at,
             spec: head.spec,
             attempts: lease.map_or(head.attempts, |lease| lease.attempts),
-            reserved_at: lease.map(|lease| lease.since.shifted(wall_ahead_ms)),
-            reserved_by: lease.and_then(|lease| Actor::parse(&lease.by).ok()),
-            reserved_until: lease.map(|lease| lease.deadline.shifted(wall_ahead_ms)),
-            dead_at: head.dead_at,
             reason: head.reason,
             history: head.history,
             body: self.body.clone(),

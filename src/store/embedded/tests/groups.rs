@@ -39,7 +39,7 @@ async fn operations_of_one_group_see_each_other() {
     assert!(matches!(again.expect("adds")[0], Added::Created(_)), "the id is free again");
     assert_eq!((names(&one), names(&two)), (vec!["b"], vec!["c"]), "no job is granted twice");
     let kept = store.get(ALL, &id("a")).await.expect("gets").expect("is there");
-    assert_eq!(kept.state, State::Delayed);
+    assert_eq!(kept.state(), State::Delayed);
     consistent(&store).await;
 }
 

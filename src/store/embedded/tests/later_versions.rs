@@ -119,7 +119,7 @@ async fn unknown_attributes_survive_the_death_of_a_job() {
             store.promote(10).await.expect("promotes");
         }
         let job = store.get(ALL, &id(name)).await.expect("reads").expect("is there");
-        assert_eq!(job.state, crate::job::State::Dead);
+        assert_eq!(job.state(), crate::job::State::Dead);
         keeps(&store, name, "last attempt").await;
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         Wait,
         embedded::{
             EmbeddedStore,
-            memory::{job_index::JobRef, job_state::JobState},
+            memory::{job_index::JobRef, job_state::MemoryState},
             ops::{Wanted, first_keys, topics},
             rows::{db::Table, key::RowKey},
         },
@@ -290,7 +290,7 @@ async fn crowd(store: &EmbeddedStore, state: State, moment: Timestamp) {
         let dead = state == State::Dead;
         record.head.dead_at = dead.then_some(moment);
         txn.db.insert(Table::for_job(dead), key, &record)?;
-        let state = if dead { JobState::Dead } else { txn.waiting_state(&record.head) };
+        let state = if dead { MemoryState::Dead } else { txn.waiting_state(&record.head) };
         txn.memory.insert(hash, JobRef { key, outlet, dead }, state);
         Ok(())
     });

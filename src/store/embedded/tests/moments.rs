@@ -78,12 +78,16 @@ async fn callers_see_the_times_of_the_machines_clock() {
     fixture.clock.step_wall(HOUR_MS);
     assert_eq!(get(&store, "moment").await.due_at, minutes(90));
     assert_eq!(get(&store, "delay").await.due_at, minutes(90), "in 30 minutes, as before");
-    let before = held.job.reserved_until.expect("is reserved");
-    assert_eq!(get(&store, "held").await.reserved_until, Some(before.shifted(HOUR_MS)));
+    let before = held.job.reserved_until().expect("is reserved");
+    assert_eq!(get(&store, "held").await.reserved_until(), Some(before.shifted(HOUR_MS)));
     add(&store, [job("new"), due_at("at-once", 59)]).await;
     for name in ["new", "at-once"] {
-        let Job { created_at, due_at, state, .. } = get(&store, name).await;
-        assert_eq!((created_at, due_at, state), (minutes(60), minutes(60), State::Ready), "{name}");
+        let job = get(&store, name).await;
+        assert_eq!(
+            (job.created_at, job.due_at, job.state()),
+            (minutes(60), minutes(60), State::Ready),
+            "{name}"
+        );
     }
     let stats = store.topic(&topic("t")).await.expect("reads").expect("is there");
     assert_eq!((stats.next_due, stats.oldest_ready), (Some(minutes(90)), Some(minutes(60))));
@@ -110,7 +114,7 @@ async fn callers_see_the_times_of_the_machines_clock() {
         }
     }
     let buried = store.bury(ALL, &held.job.id, &held.receipt, None).await.expect("buries").expect("is held");
-    assert_eq!(buried.dead_at, Some(minutes(60)));
+    assert_eq!(buried.dead_at(), Some(minutes(60)));
     let history: Vec<_> = buried.history.entries().map(|entry| entry.at).collect();
     assert_eq!(history, [minutes(60)]);
     consistent(&store).await;
@@ -213,8 +217,8 @@ async fn an_accepted_clock_keeps_the_remaining_times_and_ends_the_alarm() {
     assert!(store.degraded().is_empty());
     consistent(&store).await;
     assert_eq!(get(&store, "delay").await.due_at, minutes(30));
-    assert_eq!(get(&store, "buried").await.dead_at, Some(minutes(0)));
-    let until = get(&store, "held").await.reserved_until.expect("is reserved");
+    assert_eq!(get(&store, "buried").await.dead_at(), Some(minutes(0)));
+    let until = get(&store, "held").await.reserved_until().expect("is reserved");
     assert!(until <= minutes(1), "{until}");
     assert_eq!(ready(&store).await, ["passed"]);
     fixture.clock.advance(30 * MINUTE);

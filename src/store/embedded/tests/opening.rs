@@ -174,7 +174,7 @@ async fn time_does_not_go_backwards_over_a_restart() {
     assert_eq!(fixture.clock.now(), was);
     let job = store.get(ALL, &id("a")).await.expect("gets").expect("is there");
     let shown = Timestamp::from_millis(START_MS);
-    assert_eq!((job.state, job.due_at), (State::Ready, shown), "by the machine's clock");
+    assert_eq!((job.state(), job.due_at), (State::Ready, shown), "by the machine's clock");
 }
 
 /// How many syncs have been measured.

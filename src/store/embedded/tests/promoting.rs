@@ -107,7 +107,7 @@ async fn after_a_failed_promotion_the_writer_waits_for_a_call() {
     add(&store, [job("a")]).await;
     reserve(&store, 1).await;
     sql(&store, "PRAGMA busy_timeout = 0").await;
-    let state = async || store.get(ALL, &id("a")).await.expect("reads").expect("is there").state;
+    let state = async || store.get(ALL, &id("a")).await.expect("reads").expect("is there").state();
     let other = Connection::open(fixture.dir.path().join("linger.db")).expect("opens");
     other.execute_batch("BEGIN IMMEDIATE").expect("locks");
     fixture.clock.advance(seconds(3_600));

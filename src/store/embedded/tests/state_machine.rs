@@ -10,7 +10,7 @@ use crate::{
     clock::{Clock, ManualClock},
     job::{Callback, CallbackUrl, Due, DueKind, HostNumber, JobId, Outlet, Receipt, State, Timestamp},
     store::{
-        ChangeJob, Claim, FinishJob, JobChange, JobFilter, JobPage, Order, Patch, Release, SeenJob,
+        AddJob, ChangeJob, Claim, FinishJob, JobChange, JobFilter, JobPage, Order, Patch, Release, SeenJob,
         TopicConfig,
         embedded::{
             Options,
@@ -89,8 +89,7 @@ impl StateMachine {
         let host = |n: usize| CallbackUrl::parse(["http://a", "http://b", "", ""][n % 4]).ok();
         match *step {
             Step::Add { job: n, wait_ms, attempts, topic: t } => {
-                let mut add = delayed(&format!("job-{n}"), wait(wait_ms));
-                add.topic = of(t);
+                let mut add = AddJob { topic: of(t), ..delayed(&format!("job-{n}"), wait(wait_ms)) };
                 add.spec.max_attempts = attempts;
                 add.spec.callback = host(n).map(|url| Arc::new(Callback::to(url)));
                 answer_text(self.txn(|txn| ops::add(txn, std::slice::from_ref(&add))))
@@ -317,7 +316,7 @@ proptest! {
         let jobs = ids.map(|id| machine.txn(|txn| ops::get(txn, ALL, &id)).expect("is there")).collect::<Vec<_>>();
         for state in State::ALL {
             let mut expected: Vec<_> =
-                jobs.iter().filter(|job| job.state == state).map(|job| job.id.clone()).collect();
+                jobs.iter().filter(|job| job.state() == state).map(|job| job.id.clone()).collect();
             let ascending = machine.list(state, Order::Ascending, limit);
             let mut descending = machine.list(state, Order::Descending, limit);
             descending.reverse();
@@ -341,12 +340,12 @@ proptest! {
         let now = machine.clock.now();
         for (name, _) in rows(&machine.db).into_values() {
             let job = machine.txn(|txn| ops::get(txn, ALL, &id(&name))).expect("is there");
-            match job.state {
+            match job.state() {
                 State::Delayed => prop_assert!(job.due_at > now, "{job:?}"),
-                State::Reserved => prop_assert!(job.reserved_until > Some(now), "{job:?}"),
+                State::Reserved => prop_assert!(job.reserved_until() > Some(now), "{job:?}"),
                 State::Ready => prop_assert!(job.due_at <= now, "never early: {job:?}"),
                 State::Dead => {
-                    prop_assert!(job.dead_at.is_some_and(|at| at.after(Duration::from_secs(60)) > now));
+                    prop_assert!(job.dead_at().is_some_and(|at| at.after(Duration::from_secs(60)) > now));
                 }
             }
         }

@@ -8,7 +8,7 @@ use crate::store::{
     Store, TopicConfig, Verified,
     embedded::{
         EmbeddedStore,
-        memory::{job_index::JobRef, job_state::JobState},
+        memory::{job_index::JobRef, job_state::MemoryState},
         ops::{self, write_txn::WriteTxn},
     },
 };
@@ -87,14 +87,14 @@ async fn rows_without_memory_and_memory_without_rows_are_named() {
     named(&unknown.await, &["job ready-1 at", "on disk but not in memory"]);
     let twice = found(|txn| {
         let (hash, at) = located(txn, "far");
-        txn.memory.insert(hash, at, JobState::Delayed);
+        txn.memory.insert(hash, at, MemoryState::Delayed);
     });
     named(&twice.await, &["job far at", "in memory 2 times"]);
     let elsewhere = found(|txn| {
         let (hash, at) = located(txn, "far");
         txn.memory.remove(hash, at);
         let other = txn.memory.outlet(&Outlet::plain(topic("set")));
-        txn.memory.insert(hash, JobRef { outlet: other, ..at }, JobState::Delayed);
+        txn.memory.insert(hash, JobRef { outlet: other, ..at }, MemoryState::Delayed);
     });
     named(&elsewhere.await, &["job far at", "of topic t is in memory under set"]);
 }
@@ -103,7 +103,7 @@ async fn rows_without_memory_and_memory_without_rows_are_named() {
 async fn jobs_in_the_wrong_place_are_named() {
     let early = found(|txn| {
         let (_, at) = located(txn, "far");
-        txn.memory.change_state(at, JobState::Ready { since: txn.now.rounded_down });
+        txn.memory.change_state(at, MemoryState::Ready { since: txn.now.rounded_down });
     });
     named(&early.await, &["job far at", "made ready before its due time"]);
     let nowhere = found(|txn| {

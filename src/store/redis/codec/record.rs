@@ -18,8 +18,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::{
     job::{
-        Actor, Attributes, Body, Due, Fingerprint, HostNumber, Job, JobId, JobSpec, Outlet, Receipt, State,
-        Tag, Timestamp, Ttr,
+        Actor, Attributes, Body, Due, Fingerprint, HostNumber, Job, JobId, JobSpec, JobState, Outlet,
+        Receipt, Reserved, State, Tag, Timestamp, Ttr,
     },
     store::{AddJob, JobRecord},
 };
@@ -104,19 +104,18 @@ pub fn decode_without_body(id: &JobId, raw: &Bytes) -> Option<Job> {
 /// The whole record of a job as it is stored in a store whose host numbers are these.
 pub fn encode_whole(record: &JobRecord, host: Option<HostNumber>, generation: u32) -> Bytes {
     let (job, mut attributes) = (&record.job, record.attributes());
-    if let (Some(until), Some(since), Some(receipt)) = (job.reserved_until, job.reserved_at, &record.receipt)
-    {
+    if let (Some(Reserved { since, until, by }), Some(receipt)) = (job.reserved(), &record.receipt) {
         let mut lease = BytesMut::from(&receipt.as_bytes()[..]);
         lease.put_uint(until.as_millis().unsigned_abs(), 6);
         lease.put_uint(since.as_millis().unsigned_abs(), 6);
-        lease.put_slice(job.reserved_by.as_ref().map_or("", Actor::as_str).as_bytes());
+        lease.put_slice(by.as_ref().map_or("", Actor::as_str).as_bytes());
         attributes.set(Tag::LEASE, Some(&lease));
     }
     let outlet = Outlet { topic: job.topic.clone(), host }.to_string();
     let attributes = attributes.as_bytes();
     let mut raw =
         BytesMut::with_capacity(HEAD_BYTES + outlet.len() + attributes.len() + job.body.as_bytes().len());
-    raw.put_u8(VERSION + state_code(job.state));
+    raw.put_u8(VERSION + state_code(job.state()));
     raw.put_u8(u8::from(job.spec.require_receipt) * STRICT);
     raw.put_u32(generation);
     raw.put_uint(job.due_at.as_millis().unsigned_abs(), 6);
@@ -168,10 +167,14 @@ fn decode_any(id: &JobId, raw: &Bytes) -> Option<(Job, Option<ReceiptBytes>)> {
         Some(lease) => Some(decode_lease(lease)?),
         None => None,
     };
-    let dead_at = attributes.died_at()?;
-    if (state == State::Reserved) != lease.is_some() || (state == State::Dead) != dead_at.is_some() {
-        return None;
-    }
+    let (receipt, reserved) = lease.unzip();
+    let state = match (state, reserved, attributes.died_at()?) {
+        (State::Delayed, None, None) => JobState::Delayed,
+        (State::Ready, None, None) => JobState::Ready,
+        (State::Reserved, Some(reserved), None) => JobState::Reserved(reserved),
+        (State::Dead, None, Some(at)) => JobState::Dead(at),
+        (State::Delayed | State::Ready | State::Reserved | State::Dead, ..) => return None,
+    };
     let spec = JobSpec::decode(ttr, max_attempts, flags & STRICT != 0, &attributes)?;
     if spec.callback.is_none() != outlet.is_plain() {
         // Whether the job may be delivered to a worker is not known.
@@ -185,30 +188,18 @@ fn decode_any(id: &JobId, raw: &Bytes) -> Option<(Job, Option<ReceiptBytes>)> {
         due_at,
         spec,
         attempts,
-        reserved_at: lease.as_ref().map(|lease| lease.since),
-        reserved_by: lease.as_ref().and_then(|lease| lease.by.clone()),
-        reserved_until: lease.as_ref().map(|lease| lease.until),
-        dead_at,
         reason: attributes.reason()?,
         history: attributes.history(),
         body: Body::from_stored(raw.slice_ref(body)),
     };
-    Some((job, lease.map(|lease| lease.receipt)))
+    Some((job, receipt))
 }
 
-/// A reservation.
-struct Lease {
-    receipt: ReceiptBytes,
-    until: Timestamp,
-    since: Timestamp,
-    by: Option<Actor>,
-}
-
-fn decode_lease(lease: &[u8]) -> Option<Lease> {
+fn decode_lease(lease: &[u8]) -> Option<(ReceiptBytes, Reserved)> {
     let (receipt, mut rest) = lease.split_first_chunk().filter(|(_, rest)| rest.len() >= 12)?;
     let (until, since) = (get_moment(&mut rest), get_moment(&mut rest));
     let by = std::str::from_utf8(rest).ok().and_then(|by| Actor::parse(by).ok());
-    Some(Lease { receipt: *receipt, until, since, by })
+    Some((*receipt, Reserved { since, until, by }))
 }
 
 /// The number of a state in records and scripts. The number 5 is reserved for jobs that have ended and whose id is
@@ -272,10 +263,10 @@ mod tests {
         ) {
             let added = job(topic, body, steps_ms, max_attempts, strict);
             let decoded = decode(&added.id, &encode_new(&added, None, 1)).expect("a record");
-            prop_assert_eq!(decoded.topic, added.topic);
-            prop_assert_eq!(decoded.body, added.body);
-            prop_assert_eq!(decoded.spec, added.spec);
-            prop_assert_eq!((decoded.state, decoded.due_at.as_millis()), (State::Delayed, 7_000));
+            prop_assert_eq!(&decoded.topic, &added.topic);
+            prop_assert_eq!(&decoded.body, &added.body);
+            prop_assert_eq!(&decoded.spec, &added.spec);
+            prop_assert_eq!((decoded.state(), decoded.due_at.as_millis()), (State::Delayed, 7_000));
         }
 
         #[test]

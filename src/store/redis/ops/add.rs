@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 
 use super::indexed::{by_shard, in_order, join, split};
 use crate::{
-    job::{History, HostNumber, Job, Outlet, State, Timestamp, Topic},
+    job::{History, HostNumber, Job, JobState, Outlet, State, Timestamp, Topic},
     store::{
         AddJob, Added, Result,
         redis::{
@@ -95,7 +95,7 @@ impl AddCall {
         let mut shortest_delay = None;
         for (added, host) in added {
             let Added::Created(job) = added else { continue };
-            match job.state {
+            match job.state() {
                 State::Ready if !ready.contains(&(&job.topic, host)) => ready.push((&job.topic, host)),
                 State::Delayed => {
                     let delay = job.due_at.since(job.created_at);
@@ -154,15 +154,11 @@ fn created_job(job: AddJob, created_at: Timestamp, due_at: Timestamp) -> Job {
     Job {
         id: job.id,
         topic: job.topic,
-        state: if due_at <= created_at { State::Ready } else { State::Delayed },
+        state: if due_at <= created_at { JobState::Ready } else { JobState::Delayed },
         created_at,
         due_at,
         spec: job.spec,
         attempts: 0,
-        reserved_at: None,
-        reserved_by: None,
-        reserved_until: None,
-        dead_at: None,
         reason: None,
         history: History::default(),
         body: job.body,

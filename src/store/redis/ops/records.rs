@@ -162,7 +162,7 @@ impl RecordWriter {
         let mut put = Vec::with_capacity(jobs.len());
         for (index, job) in jobs {
             let outcome = decode_outcome(reply.int()?)?;
-            if outcome == Put::Done && job.job.state == State::Ready {
+            if outcome == Put::Done && job.job.state() == State::Ready {
                 self.notifier.ready_on(&outlet(job), shard);
             }
             put.push((*index, outcome));

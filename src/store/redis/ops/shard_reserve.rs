@@ -58,7 +58,7 @@ impl ShardReserver {
             self.canceller.cancel_unseen(outlet, &granted).await;
             return Err(not_durable());
         }
-        if let Some(first_end) = granted.iter().filter_map(|grant| grant.job.reserved_until).min() {
+        if let Some(first_end) = granted.iter().filter_map(|grant| grant.job.reserved_until()).min() {
             self.notifier.due_in(first_end.since(now));
         }
         Ok(granted)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::read::decode_job;
 use crate::{
-    job::{Job, JobId, Outlet, State, Timestamp, TopicFilter},
+    job::{Job, JobId, JobState, Outlet, State, Timestamp, TopicFilter},
     store::{
         Result,
         redis::{
@@ -87,13 +87,11 @@ impl SingleJob {
 
 /// Notifies the listener of a job's new state.
 pub fn notify_changed(shards: &Shards, notifier: &Notifier, (job, outlet): (&Job, &Outlet), now: Timestamp) {
-    match job.state {
-        State::Ready => notifier.ready_on(outlet, shards.keys.shard_of(&job.id)),
-        State::Delayed => notifier.due_in(job.due_at.since(now)),
-        State::Reserved => {
-            notifier.due_in(job.reserved_until.map_or_else(Default::default, |t| t.since(now)));
-        }
-        State::Dead => {
+    match &job.state {
+        JobState::Ready => notifier.ready_on(outlet, shards.keys.shard_of(&job.id)),
+        JobState::Delayed => notifier.due_in(job.due_at.since(now)),
+        JobState::Reserved(reserved) => notifier.due_in(reserved.until.since(now)),
+        JobState::Dead(_) => {
             if let Some(retention) = shards.context().options.dead_retention {
                 notifier.due_in(retention);
             }

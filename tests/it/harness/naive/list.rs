@@ -48,7 +48,7 @@ impl Naive {
         by: Option<&Actor>,
     ) -> Changed {
         let Some(entry) = content.jobs.get_mut(&seen.id) else { return Changed::Skipped };
-        if SeenJob::new(&entry.job) != *seen || !change.applies_to(entry.job.state) {
+        if SeenJob::new(&entry.job) != *seen || !change.applies_to(entry.job.state()) {
             return Changed::Skipped;
         }
         match change {
@@ -58,7 +58,7 @@ impl Naive {
                 self.wait_until(entry, due.resolve(self.clock.read()));
             }
             JobChange::Requeue(due) => {
-                assert_eq!(entry.job.state, State::Dead);
+                assert_eq!(entry.job.state(), State::Dead);
                 self.remember(&mut entry.job, HistoryEvent::Requeued, by);
                 entry.job.attempts = 0;
                 entry.job.reason = None;

@@ -18,7 +18,8 @@ use linger::{
     clock::Clock,
     job::{
         Actor, AttemptEnd, Attributes, Body, Fingerprint, History, HistoryEntry, HistoryEvent, HostNumber,
-        Job, JobId, Origin, Outlet, Reason, Receipt, State, Timestamp, Topic, TopicFilter,
+        Job, JobId, JobState, Origin, Outlet, Reason, Receipt, Reserved, State, Timestamp, Topic,
+        TopicFilter,
     },
     store::{
         AddJob, Added, Claim, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, NoticeKind,
@@ -135,7 +136,7 @@ impl Naive {
         let mut ready: Vec<_> = content
             .jobs
             .values()
-            .filter(|entry| self.outlet(&entry.job) == *outlet && entry.job.state == State::Ready)
+            .filter(|entry| self.outlet(&entry.job) == *outlet && entry.job.state() == State::Ready)
             .collect();
         ready.sort_by_key(|entry| (entry.job.due_at, entry.arrival));
         ready.into_iter().map(|entry| entry.job.id.clone()).collect()
@@ -164,13 +165,11 @@ impl Naive {
         let now = self.clock.read();
         let mut content = self.content();
         let entry = content.jobs.get_mut(id).expect("the model has this job");
-        assert_eq!(entry.job.state, State::Ready, "only a ready job is reserved");
-        entry.job.state = State::Reserved;
+        assert_eq!(entry.job.state(), State::Ready, "only a ready job is reserved");
         entry.job.attempts += 1;
         let lasts = claim.ttr.unwrap_or(entry.job.spec.ttr).as_duration();
-        entry.job.reserved_at = Some(now.rounded_down);
-        entry.job.reserved_by = claim.by.clone();
-        entry.job.reserved_until = Some(now.after(lasts));
+        let (since, until) = (now.rounded_down, now.after(lasts));
+        entry.job.state = JobState::Reserved(Reserved { since, until, by: claim.by.clone() });
         entry.receipt = Some(receipt.clone());
         self.listener.due_in(lasts);
         Reservation {
@@ -187,40 +186,31 @@ impl Naive {
     }
 
     fn remember_attempt(&self, job: &mut Job, end: AttemptEnd, reason: Option<Reason>) {
-        let since = job.reserved_at.expect("is reserved");
+        let since = job.reserved_at().expect("is reserved");
         let took = self.clock.now().since(since);
         let event = HistoryEvent::Attempt { number: job.attempts, took, end, reason };
-        job.history.push(&HistoryEntry { at: since, by: job.reserved_by.clone(), event });
-    }
-
-    fn end_reservation(entry: &mut Entry) {
-        entry.job.reserved_at = None;
-        entry.job.reserved_by = None;
-        entry.job.reserved_until = None;
-        entry.receipt = None;
+        job.history.push(&HistoryEntry { at: since, by: job.reserved_by().cloned(), event });
     }
 
     /// Makes a job wait until `due_at`, and notifies the listener.
     fn wait_until(&self, entry: &mut Entry, due_at: Timestamp) {
         let now = self.clock.now();
         entry.job.due_at = due_at;
-        entry.job.dead_at = None;
-        Self::end_reservation(entry);
+        entry.receipt = None;
         if due_at <= now {
-            entry.job.state = State::Ready;
+            entry.job.state = JobState::Ready;
             entry.ready_at = now;
             self.announce(self.outlet(&entry.job));
         } else {
-            entry.job.state = State::Delayed;
+            entry.job.state = JobState::Delayed;
             self.listener.due_in(due_at.since(now));
         }
     }
 
     fn die(&self, entry: &mut Entry, reason: Option<Reason>, otherwise: &str) {
-        entry.job.state = State::Dead;
-        entry.job.dead_at = Some(self.clock.now());
+        entry.job.state = JobState::Dead(self.clock.now());
         entry.job.reason = reason.or_else(|| Reason::new(otherwise));
-        Self::end_reservation(entry);
+        entry.receipt = None;
     }
 
     fn change_reserved(
@@ -241,12 +231,11 @@ impl Naive {
 
     fn add_one(&self, content: &mut Content, add: AddJob) -> Added {
         if let Some(entry) = content.jobs.get(&add.id) {
-            let Job { topic, state, due_at, .. } = entry.job.clone();
-            let same = entry.fingerprint == add.fingerprint;
-            return if same {
-                Added::Replayed(entry.job.clone())
+            let job = entry.job.clone();
+            return if entry.fingerprint == add.fingerprint {
+                Added::Replayed(job)
             } else {
-                Added::Exists { topic, state, due_at }
+                Added::Exists { state: job.state(), topic: job.topic, due_at: job.due_at }
             };
         }
         let now = self.clock.read();
@@ -254,15 +243,11 @@ impl Naive {
         let job = Job {
             id: add.id.clone(),
             topic: add.topic,
-            state: State::Delayed,
+            state: JobState::Delayed,
             created_at: now.rounded_down,
             due_at: now.rounded_down,
             spec: add.spec,
             attempts: 0,
-            reserved_at: None,
-            reserved_by: None,
-            reserved_until: None,
-            dead_at: None,
             reason: None,
             history: History::default(),
             body: copied(&add.body),
@@ -287,7 +272,7 @@ impl Naive {
         match &finish.receipt {
             Some(_) if finish.receipt != entry.receipt => return Finished::Lost,
             None if entry.job.spec.require_receipt => return Finished::ReceiptRequired,
-            None if entry.job.state != State::Reserved => return Finished::NotReserved,
+            None if entry.job.state() != State::Reserved => return Finished::NotReserved,
             Some(_) | None => {}
         }
         let topic = entry.job.topic.clone();
@@ -298,12 +283,12 @@ impl Naive {
     /// Applies the change of a deadline that has passed, if there is one.
     fn expire(&self, entry: &mut Entry) -> Option<MoveKind> {
         let now = self.clock.read();
-        match entry.job.state {
+        match entry.job.state() {
             State::Delayed if entry.job.due_at <= now.rounded_down => {
                 self.wait_until(entry, entry.job.due_at);
                 Some(MoveKind::Ready)
             }
-            State::Reserved if entry.job.reserved_until <= Some(now.rounded_down) => {
+            State::Reserved if entry.job.reserved_until() <= Some(now.rounded_down) => {
                 self.remember_attempt(&mut entry.job, AttemptEnd::TimedOut, None);
                 let attempts = entry.job.attempts;
                 if entry.job.spec.has_used_all_attempts(attempts) {
@@ -315,7 +300,7 @@ impl Naive {
                 Some(MoveKind::TimedOut)
             }
             State::Dead => {
-                let (dead_at, keep) = (entry.job.dead_at?, self.dead_retention?);
+                let (dead_at, keep) = (entry.job.dead_at()?, self.dead_retention?);
                 (dead_at.after(keep) <= now.rounded_down).then_some(MoveKind::Forgotten)
             }
             State::Delayed | State::Ready | State::Reserved => None,
@@ -323,11 +308,11 @@ impl Naive {
     }
 
     fn deadline(&self, entry: &Entry) -> Option<Timestamp> {
-        match entry.job.state {
+        match entry.job.state() {
             State::Delayed => Some(entry.job.due_at),
             State::Ready => None,
-            State::Reserved => entry.job.reserved_until,
-            State::Dead => Some(entry.job.dead_at?.after(self.dead_retention?)),
+            State::Reserved => entry.job.reserved_until(),
+            State::Dead => Some(entry.job.dead_at()?.after(self.dead_retention?)),
         }
     }
 
@@ -344,14 +329,14 @@ impl Naive {
         let mut stats = TopicStats { config, ..TopicStats::default() };
         let jobs: Vec<_> = content.jobs.values().map(|e| &e.job).filter(|job| job.topic == *topic).collect();
         for job in &jobs {
-            match job.state {
+            match job.state() {
                 State::Delayed => stats.delayed += 1,
                 State::Ready => stats.ready += 1,
                 State::Reserved => stats.reserved += 1,
                 State::Dead => stats.dead += 1,
             }
         }
-        let first = |state| jobs.iter().filter(|job| job.state == state).map(|job| job.due_at).min();
+        let first = |state| jobs.iter().filter(|job| job.state() == state).map(|job| job.due_at).min();
         stats.next_due = first(State::Delayed);
         stats.oldest_ready = first(State::Ready);
         (!jobs.is_empty() || !stats.config.is_default()).then_some(stats)

@@ -46,7 +46,7 @@ impl Naive {
         content.arrivals += 1;
         let JobRecord { job, fingerprint, receipt, other } = record;
         let entry = Entry { job, fingerprint, receipt, ready_at: now, arrival: content.arrivals, other };
-        match (entry.job.state, self.deadline(&entry)) {
+        match (entry.job.state(), self.deadline(&entry)) {
             (State::Ready, _) => self.announce(self.outlet(&entry.job)),
             (State::Delayed | State::Reserved | State::Dead, Some(deadline)) => {
                 self.listener.due_in(deadline.since(now));

@@ -17,7 +17,7 @@ use linger::{
     },
 };
 
-use super::Naive;
+use super::{super::jobs::set_until, Naive};
 
 #[async_trait]
 impl Store for Naive {
@@ -49,7 +49,7 @@ impl Store for Naive {
 
     async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
         let content = self.content();
-        let ready = content.jobs.values().filter(|entry| entry.job.state == State::Ready);
+        let ready = content.jobs.values().filter(|entry| entry.job.state() == State::Ready);
         let mut outlets: Vec<_> = ready.map(|entry| self.outlet(&entry.job)).collect();
         outlets.sort();
         outlets.dedup();
@@ -141,7 +141,7 @@ impl Store for Naive {
         let now = self.clock.read();
         Ok(self.change_reserved(scope, id, receipt, |entry| {
             let ttr = ttr.unwrap_or(entry.job.spec.ttr).as_duration();
-            entry.job.reserved_until = Some(now.after(ttr));
+            set_until(&mut entry.job, now.after(ttr));
             self.listener.due_in(ttr);
         }))
     }
@@ -168,8 +168,8 @@ impl Store for Naive {
     ) -> Result<Requeued> {
         let mut content = self.content();
         let Some(entry) = content.find(scope, id) else { return Ok(Requeued::Gone) };
-        if entry.job.state != State::Dead {
-            return Ok(Requeued::NotDead(entry.job.state));
+        if entry.job.state() != State::Dead {
+            return Ok(Requeued::NotDead(entry.job.state()));
         }
         self.remember(&mut entry.job, HistoryEvent::Requeued, by);
         entry.job.attempts = 0;
@@ -187,8 +187,8 @@ impl Store for Naive {
     ) -> Result<Patched> {
         let mut content = self.content();
         let Some(entry) = content.find(scope, id) else { return Ok(Patched::Gone) };
-        if !matches!(entry.job.state, State::Delayed | State::Ready) {
-            return Ok(Patched::Refused(entry.job.state));
+        if !matches!(entry.job.state(), State::Delayed | State::Ready) {
+            return Ok(Patched::Refused(entry.job.state()));
         }
         let job = &mut entry.job;
         patch.apply_to(&mut job.spec);
@@ -328,9 +328,9 @@ impl Store for Naive {
         let jobs = || content.jobs.values().map(|entry| &entry.job);
         let jobs = || jobs().filter(|job| topic.is_none_or(|topic| job.topic == *topic));
         let mut totals = Totals::default();
-        jobs().for_each(|job| *totals.count_mut(job.state) += 1);
+        jobs().for_each(|job| *totals.count_mut(job.state()) += 1);
         let due: Vec<Minute> = jobs()
-            .filter(|job| job.state == State::Delayed)
+            .filter(|job| job.state() == State::Delayed)
             .map(|job| Minute::containing(job.due_at))
             .collect();
         let within = |(from, to)| due.iter().filter(|minute| (from..to).contains(*minute)).count() as u64;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use linger::{
     clock::SystemClock,
-    job::State,
+    job::{JobState, State},
     metrics::Metrics,
     store::{JobRecord, Movable, MoveRole, Store, TopicRecord, embedded, redis},
     transfer::{self, NamedStore, PassReport, Relocation, TransferError},
@@ -42,8 +42,8 @@ async fn content_of(store: &Moving) -> Content {
 
 fn as_ready(mut jobs: Vec<JobRecord>) -> Vec<JobRecord> {
     jobs.iter_mut()
-        .filter(|job| job.job.state == State::Delayed)
-        .for_each(|job| job.job.state = State::Ready);
+        .filter(|job| job.job.state() == State::Delayed)
+        .for_each(|job| job.job.state = JobState::Ready);
     jobs
 }
 

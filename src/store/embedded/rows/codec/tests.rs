@@ -125,7 +125,7 @@ proptest! {
         let read = columns(key, &record, &head);
         prop_assert_eq!(read.verify_and_read_host(), Ok(Some(host)));
         prop_assert_eq!(read.decode_record(record.body.as_bytes()), Ok(record.clone()));
-        prop_assert_eq!(record.head.outlet().to_string(), format!("{}>3f", record.head.topic));
+        prop_assert_eq!(record.head.outlet().to_string(), format!("{}>{:02x}", record.head.topic, host.0));
         // A worker must not get a job whose callback or host is missing or malformed.
         let damages: [(Tag, Option<&[u8]>); 4] = [
             (Tag::CALLBACK, None),
