@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::sources::{SOURCES, files};
 
-/// Names that no module, type or function may have. CONTRIBUTING.md has the words that took their place.
+/// Names that no module, type or function may have. `docs/glossary.md` has the words that took their place.
 const RETIRED: &[&str] = &[
     "Alarm",
     "Calling",
