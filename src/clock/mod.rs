@@ -1,4 +1,10 @@
 //! Time, injected: the only module that reads a clock or sleeps (`clippy.toml` bans it elsewhere).
+//!
+//! A reading of the clock is rounded in two ways ([`Now`]): down to decide whether a deadline has passed, up as the
+//! start of a delay. So nothing fires early. The scripts of the Redis engine round their server's clock in the same
+//! way (`clock` in `store/redis/scripts/record.lua`). The timer's sleeps are the kernel's (`precise_timer.rs`). The
+//! embedded engine's writer waits for a deadline on a condition variable, which is as precise, but stops while the
+//! machine is suspended; the next health check, within a second, is an operation that ends the wait.
 
 mod manual;
 mod pause_detector;
