@@ -1,11 +1,45 @@
 //! The Lua scripts: one file per operation, each assembled with the preludes that it needs.
 //!
-//! No script may fail after its first write, because a server does not roll it back. So each script that writes first
-//! checks that its user may run every command that it contains as `call('COMMAND'` or `redis.pcall('COMMAND'`; the
-//! function `denied` is generated from the script's text. A command run by `attempt('COMMAND'` may fail.
+//! # No partial effects
 //!
-//! A server identifies a script by its SHA-1, which it returns when we load the script, so that we need no SHA-1 of our
-//! own. A server that does not know a script is sent its whole text.
+//! No script may fail after its first write, because a server does not roll it back. So each script that writes
+//! first checks that its user may run every command that it contains as `call('COMMAND'` or
+//! `redis.pcall('COMMAND'`; the function `denied` is generated from the script's text and uses
+//! `redis.acl_check_cmd`. A command run by `attempt('COMMAND'` may fail. A script also reads each key that it will
+//! write before its first write, so that a key of a wrong type fails before anything has changed. Announcements use
+//! `pcall`. A count that is no number restarts at 0. The sweep finds what is wrong nevertheless
+//! (`coordination/mend.rs`).
+//!
+//! # Second runs and late runs
+//!
+//! A caller resends a call with the very same arguments until there is a reply. Each script recognises its own
+//! second run: by the record, or, if that does not show it (a finish deletes it), by the sequence number of a
+//! replay slot, which has the first reply. Every script that changes something has a deadline by the server's
+//! clock: after it, the script changes nothing and replies `LATE`, unless its replay slot has the reply of a run
+//! before the deadline.
+//!
+//! # Fences
+//!
+//! The field `!` of each shard's counts and of the settings is the mark of the store, or the fence of a move. Every
+//! script that changes jobs or settings checks it (`refuse_fenced` in `record.lua`); a test in this file holds the
+//! list of these scripts. A shard with neither mark nor jobs was emptied, and the script refuses the change.
+//!
+//! # Records
+//!
+//! A record (`codec/record.rs`) is a head at fixed offsets, the name of its outlet (`topic`, or `topic>3f` with a
+//! host number), tagged attributes in ascending order, and the body. A reservation is the first attribute. So the
+//! script for reserving inserts it directly behind that name, and that for finishing compares the receipt there,
+//! without decoding the rest. Every other script that rewrites a record decodes it, and copies the attributes and
+//! flags that it does not know: a later version adds a field as a new tag, while processes of this version run
+//! beside it. What is set for a topic has the same form and the same rule.
+//!
+//! A caller's topics are compared with the topic in the record's head (`scope.lua`). A script reads a job once,
+//! however often the call names it.
+//!
+//! # Loading
+//!
+//! A server identifies a script by its SHA-1, which it returns when we load the script, so that we need no SHA-1 of
+//! our own. A server that does not know a script is sent its whole text.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
