@@ -1,9 +1,16 @@
 //! Measures a Linger server as its clients see it: the library behind `linger bench`. Owns the order of the
-//! scenarios, and that whatever was begun is cleaned up; knows nothing of the server's insides.
+//! scenarios, and the cleaning up; knows nothing of the server's insides.
 //!
-//! `plan` says what to do, `work` and `steps` what scenarios share, `calls` speaks with the server, `ledger`
-//! judges what became of the jobs, `report` writes it down. The programs below `bin/` drive other servers with
-//! the same [`Watch`] and [`Times`]; `scripts/bench` runs them.
+//! `plan` says what to do, `work` and `steps` what scenarios share, `calls` speaks with the server, `ledger` judges
+//! which jobs are lost, doubled or early, `report` writes it down. The programs below `bin/` drive other servers
+//! with the same [`Watch`] and [`Times`]; `scripts/bench` runs them.
+//!
+//! One thread runs one task per connection; each has one connection of the client library, which never repeats a
+//! call. The scenarios (`throughput`, `lateness`, `parked`, `backlog`, `burst`, `callbacks`) are made of the steps
+//! in `steps`, which adds and drains. `views` and `bulk` are the scenario `look`, and `viewers` puts open
+//! dashboards beside `lateness`. `receiver` is the endpoint that `callbacks` has called. A step without progress
+//! for 30 s fails (`progress`). If the bench starts the server (`server`), each scenario gets a new one, because
+//! memory and disk that one scenario leaves behind would be counted in the next.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,5 +1,11 @@
-//! The client: its options, and the way of a call through attempts and repeats. The calls themselves are in
-//! `jobs`, `batches` and `topics`.
+//! The client: its options, and the way of a call through attempts and repeats. The calls themselves are in `jobs`,
+//! `batches` and `topics`.
+//!
+//! A failed call is sent again for ten seconds, with pauses that grow and heed `Retry-After`, where that is safe:
+//! `request` says for each call what a repeat may do, and `error` whether a failed one may have happened. An add
+//! without an id and a pop are sent again only when the server has not seen them. An answer counts only if it has
+//! the form of Linger's: a success with the fields that the call needs, or 204; a refusal with a `code`. Anything
+//! else is from a proxy, a login or another service, and then commands fail and workers try again.
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 

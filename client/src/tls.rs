@@ -1,4 +1,5 @@
-//! TLS by rustls with ring: which certificates a client accepts.
+//! TLS by rustls with ring: which certificates a client accepts. A server may use one of the trusted root
+//! certificates itself, which webpki refuses and curl allows.
 
 use std::{path::PathBuf, sync::Arc};
 

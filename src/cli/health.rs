@@ -1,4 +1,5 @@
-//! `linger health`: checks whether a server is ready, once and in bounded time.
+//! `linger health`: checks whether a server is ready, once and in bounded time. It accepts any certificate, because
+//! its call has no secret and the address is often not the certificate's name.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},

@@ -1,5 +1,15 @@
-//! The command line: parses it, loads the configuration and runs the command. Stdout gets only what was requested, and
-//! a closed stdout or stderr never causes a panic.
+//! The command line: parses it, loads the configuration and runs the command. Stdout gets only what was requested,
+//! and a closed stdout or stderr never causes a panic.
+//!
+//! The commands that call a server have one file for each noun. `connection.rs` resolves flags, variables and the
+//! profile into a client, `exit.rs` has the exit codes and what causes each, `output.rs` the two forms of the
+//! output, and `session.rs` runs a command and ends it when a signal comes. They print the server's JSON as it
+//! came, so they send the calls as data; they read it all the same, so that no page of a proxy is printed as a job.
+//! `progress.rs` is the line on stderr that long work has on a terminal: the server's parts tell a
+//! `transfer::Watcher` how far they are. `tips.rs` has the tips for words that are no command.
+//!
+//! Text from Redis, a file or a stored job goes through `printable` before it is printed, so that none of it
+//! reaches a terminal as a control sequence.
 
 mod add;
 mod args;

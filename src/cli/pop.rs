@@ -1,4 +1,8 @@
 //! `linger pop`: reserves jobs and prints them. A job that could not be printed is given back.
+//!
+//! It repeats a pop whose answer was lost: the job of the lost answer comes back after its TTR either way. With
+//! `--finish` it waits until the reader of a pipe has taken a line (`pipe.rs`) before it finishes that job, because
+//! bytes that are left in a pipe are lost when its reader goes.
 
 use std::{process::ExitCode, time::Duration};
 

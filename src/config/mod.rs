@@ -1,7 +1,11 @@
 //! Settings: defaults, one file, the environment and flags, checked as a whole, with every fault at once.
 //!
-//! It defines one struct per section, which the part concerned uses as its options, and knows nothing else of the parts.
-//! From `job` it uses the types and the parser of durations, so that settings and API accept the same values.
+//! It defines one struct per section, which the part concerned uses as its options, and knows nothing else of the
+//! parts. From `job` it uses the types and the parser of durations, so that settings and API accept the same
+//! values.
+//!
+//! The purpose of a command decides which rules count (`Purpose`): rules about listening apply only to `linger
+//! serve`, because a health check or a backup beside a running server does not see the flags of the server.
 
 mod callbacks;
 mod embedded;

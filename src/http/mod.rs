@@ -1,6 +1,29 @@
 //! The API: the only place that knows routes and JSON. The rules are in `queue`, the connections in `net`.
 //!
-//! A handler extracts, makes one call into the queue and converts. The contract is `openapi.yaml`.
+//! A handler extracts, makes one call into the queue and converts. The contract is `openapi.yaml`, which is written
+//! by hand and enforced: the test harness validates every response of the API tests against it, and fails on an
+//! operation that was never exercised.
+//!
+//! # A request
+//!
+//! `routes.rs` holds one line per operation (method, path, scope, handler) and chooses the handler. Around each
+//! handler is `middleware`: the request span gives the request its id, log line and metrics and renders errors; the
+//! guard checks the web page (`browser.rs`) and the token (`access.rs`) and reads the body
+//! (`middleware/request_body.rs`). `wire/requests.rs` then reads the JSON field by field, so that one response
+//! names all faults. The job's body stays the exact bytes that were sent.
+//!
+//! `handlers/pop.rs` accepts a delivery when hyper takes the response's bytes. If unread responses already exceed
+//! the budget (`middleware/response_budget.rs`), the response becomes a `503` and the jobs are returned. Refusals
+//! that any client can cause are logged at most once a second for each code (`refusal_log.rs`).
+//!
+//! # Who may call
+//!
+//! `auth` knows tokens, scopes and topics, and no HTTP. The route table gives every operation its scope, and a
+//! route without one does not compile; a test compares the table with `x-scope` in `openapi.yaml`. `access.rs`
+//! checks the scope before the handler runs. A topic in the path is checked by its extractor, one in a body by the
+//! handler. Steps by job id take the caller's topics (`TopicFilter`) down to the engine, which checks them inside
+//! the step: there is no read before it, and no moment in between. Both engines answer as if there were no such
+//! job.
 
 mod accept;
 mod access;

@@ -1,6 +1,15 @@
-//! The dashboard: static files for browsers, and the settings that its pages need before anybody signs in.
+//! The dashboard: static files for browsers, and the settings that its pages need before a user signs in.
 //!
-//! The pages are nothing but a client of the API, and this file knows nothing of what they show.
+//! The pages are nothing but a client of the API, and this file knows nothing of what they show. `ui/` has them as
+//! browsers get them: ES modules without a build step, and the vendored libraries that `scripts/vendor-ui` fetches.
+//! This file compiles all of them into the binary and serves them without a token; they contain no data.
+//! `js/api.js` makes the calls, `js/poll.js` repeats them, `js/pages/` has a file for each page, `js/changes.js`
+//! and `js/bulk.js` make changes; `js/timeline.js` computes what `js/chart.js` draws. A new page is a file in
+//! `js/pages/`, a line in `pageOf` of `js/main.js`, and a line in the list below.
+//!
+//! The content security policy forbids all scripts but these files and all markup from strings, so text from jobs
+//! stays text. The body of a job is cut out of the response as it is (`js/rawjson.js`), because `JSON.parse` would
+//! change large numbers. Times follow the server's clock, estimated from the `Date` headers (`js/clock.js`).
 
 use std::sync::LazyLock;
 

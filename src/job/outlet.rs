@@ -1,4 +1,9 @@
 //! Outlets: where a ready job is delivered to.
+//!
+//! Jobs with a callback of their own are kept apart by the number of their host: 8 bits of SHA-256 over a seed of
+//! the store and the callback's scheme, host and port. So a slow host delays only the jobs of its own outlet, and a
+//! topic has at most 257 outlets, which bounds its figures and its verification. All else is by topic: figures,
+//! purges, dead letters, settings, scopes.
 
 use std::fmt;
 

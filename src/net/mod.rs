@@ -1,7 +1,13 @@
 //! Connections as bytes: accepting, TLS, timeouts, and the limits on connections and memory.
 //!
-//! Knows no route, no job and no format of errors. Whoever serves supplies the service for requests and the response
-//! for connections beyond the limit.
+//! Knows no route, no job and no format of errors. The caller of [`serve`] supplies the service for requests and
+//! the response for connections beyond the limit.
+//!
+//! A new connection gets a permit (`connection_limit.rs`), or a `503` (`refusal.rs`). `connection.rs` runs hyper on
+//! a stream that limits each read and write. The timeouts of a client's connection are keys of section `[server]`,
+//! read by `config/server.rs` and enforced in `io_timeouts.rs`. Two are not: `connection.rs` enforces
+//! `linger_timeout` (`refusal.rs` for a connection beyond the limit) and, for a TLS handshake, `header_timeout`.
+//! Those of a request's body are enforced by `http/middleware/request_body.rs`.
 
 pub(crate) mod byte_budget;
 mod connection;

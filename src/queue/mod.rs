@@ -1,7 +1,63 @@
 //! The queue: what a delay queue does, above any engine and below any protocol.
 //!
-//! `job` validates values and `store` performs atomic steps. This layer adds the limits, the waiting polls, the timer
-//! and the metrics. Knows no HTTP and no JSON of the API.
+//! `job` validates values and `store` performs atomic steps. This layer adds the limits, the waiting polls, the
+//! timer and the metrics. Knows no HTTP and no JSON of the API.
+//!
+//! # Polls
+//!
+//! Each poll is a waiter of its topics (`waiters.rs`). One dispatch per topic reserves as many jobs as the first
+//! waiters want and hands them out in order. Ten thousand parked polls cost the store nothing until a hint comes,
+//! and then one call. The store is not called at all if it knows from memory that nothing is ready
+//! (`Store::may_have_ready`).
+//!
+//! Reserved jobs travel as a `Delivery` (`delivery.rs`), a guard: dropped before it is accepted, because the client
+//! left while it waited or the connection never took the answer, it gives them back at once and uncounted. A
+//! delivery knows how long its reservations last, counted from before the store was asked; after that it is not
+//! handed out.
+//!
+//! # The timer
+//!
+//! The timer (`timer.rs`) has no fixed tick. It sleeps until the deadline that `promote` returned, or until the
+//! store's hint `due_in` signals an earlier one (`TimerWaker`). It calls `promote` in bounded batches, again at
+//! once while jobs are due. An engine that promotes by itself, the embedded one, reports no deadlines, so the timer
+//! calls `promote` only once a minute. After a failure of such an engine the timer takes over, with its pauses and
+//! log lines, until a call succeeds.
+//!
+//! # Health and figures
+//!
+//! `health.rs` asks the store once a second and remembers the answer. `/readyz` and `/metrics` are answered from
+//! that and never wait for a store that is down or hangs. It also writes the log lines about that.
+//!
+//! Metrics that need a look at the store are read when they are scraped, and scrapes share a reading of the store
+//! for three seconds (`scrape.rs`): adds and pops only add to counters. Gauges of the store are the same in all
+//! processes of one Redis, so alerts and the board take their maximum, and add up counters.
+//!
+//! Figures of the last hour (`metrics/recent.rs`) are written by the events and read by `GET /stats` only, which
+//! adds those of all processes (`processes.rs`). A process that serves it writes, every five seconds, the notice
+//! that a viewer is there. The others find it when the sweep reads the settings (`scripts/get_settings.lua`),
+//! without an additional call. While it is younger than ten seconds, each publishes its figures as a notice every
+//! two seconds. Without viewers nothing is written. The last minute is also counted by topic, for the topics that
+//! have a label in the metrics. A notice has room for those with most events, some 500, and says whether these are
+//! all. The answer passes that on, because a sum that lacks a process is too low.
+//!
+//! # Lists
+//!
+//! A store lists the jobs of one state in the order of its moment (`store/list.rs`), in calls that examine a
+//! bounded number of jobs; a position belongs to the engine. At most `queue.max_looks` callers read lists, reasons,
+//! timelines or sorted topics at the same time (`read_permits.rs`).
+//!
+//! The calls on a topic's dead letters (`dead_letters.rs`) use the store's list and `change`: a page is a list, and
+//! then the bodies by id; a requeue or a delete of the oldest changes what lists show, slice by slice. Their
+//! cursors are older than positions, so every engine reads `ListPosition::behind_dead_letter`.
+//!
+//! Topics by name come from the store in pages (`Store::topics`), for the caller's topics and prefix, which are one
+//! `TopicFilter`. The embedded engine has the names in order. Any other order needs all topics, so
+//! `sorted_topics.rs` keeps a reading of them for two seconds, which callers with different tokens and timelines by
+//! topic share (`shared_reading.rs`).
+//!
+//! A purge is a task of its process (`purges.rs`), because it may take longer than its caller waits; calls for the
+//! same topic share one. It ends with its slice at the shutdown. It does not note the ids that it deletes: they may
+//! be millions, and the store does not return them.
 
 mod bulk;
 mod callbacks;

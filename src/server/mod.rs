@@ -1,5 +1,20 @@
-//! The composition root: the only module that names an engine and sees the whole configuration. It builds the parts,
-//! waits for a signal, and stops the parts in order.
+//! The composition root: the only module that names an engine and sees the whole configuration. It builds the
+//! parts, waits for a signal, and stops the parts in order.
+//!
+//! # Shutdown
+//!
+//! On a signal `/readyz` fails, and everything goes on for `server.drain_delay`. Then new polls are refused and
+//! parked ones answered (`Queue::drain`), accepting stops, requests and callbacks in flight finish, then the timer
+//! stops, then the store flushes and closes. Callbacks that have no answer two seconds before the end of
+//! `server.shutdown_grace` are given up and keep their reservations, because their endpoints may be at work. A part
+//! that panics ends the process with a failure (`shutdown.rs`) instead of leaving it half alive.
+//!
+//! # systemd and SIGHUP
+//!
+//! `supervisor.rs` tells systemd when the server is ready (its store has recovered, and it listens) and when it
+//! stops, and feeds the watchdog of the unit. SIGHUP reads the tokens and the certificates again (`reload.rs`); a
+//! file that cannot be used changes nothing. It never ends the server, also if there is nothing to read, since
+//! service managers and closed terminals send it.
 
 mod clock_watch;
 mod file_permissions;

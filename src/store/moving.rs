@@ -1,5 +1,13 @@
-//! Moving a store to another one: the mark that says where a store stands in a move, and the fence that stops changes.
-//! `transfer/relocate.rs` moves; a server refuses to start on a store whose mark [forbids](MoveMark::forbids) it.
+//! Moving a store to another one: the mark that says where a store stands in a move, and the fence that stops
+//! changes. `transfer/relocate.rs` moves; a server refuses to start on a store whose mark
+//! [forbids](MoveMark::forbids) it.
+//!
+//! A mark is replaced only if it is as expected. The lock of the embedded engine's directory stops its servers. On
+//! Redis a server may run, or wake, at any time: the field `!` of each shard's counts and of the settings is a
+//! *fence*, the name of the process that alone may change what is there, and every script that changes jobs or
+//! settings checks it. A mover, whose name begins with an m, may change only what it has fenced itself. Fences are
+//! numbered, as the marks are, so that a mover which wakes late can neither set nor remove one: another may have
+//! completed the move, and servers may have changed the jobs since.
 
 use std::{collections::BTreeMap, time::Duration};
 

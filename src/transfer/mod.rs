@@ -1,5 +1,13 @@
-//! Moving jobs between stores of any engine: exports, imports, and the passes and steps of a move. Works on the traits of
-//! the store alone, and knows neither HTTP nor the queue's rules.
+//! Moving jobs between stores of any engine: exports, imports, and the passes and steps of a move. Works on the
+//! traits of the store alone, and knows neither HTTP nor the queue's rules.
+//!
+//! Three operations of the store copy it. `records` returns a reader of whole records; `put` and `put_topic` store
+//! them as they were and never replace others. A `JobRecord` is the job that callers see and what only a store
+//! knows: receipt, fingerprint, attributes of later versions. An import has no transaction over its batches; it is
+//! repeated until it is complete.
+//!
+//! A move (`relocate.rs`) makes the target equal to the source in passes, which compare digests, and then opens it
+//! in the source's place.
 
 mod compare;
 mod copy;

@@ -1,8 +1,13 @@
-//! A worker: takes jobs, runs each under a lease with heartbeats, reports how it ended, and drains. What a job's run
-//! is, only its [`Host`] knows.
+//! A worker: takes jobs, runs each under a lease with heartbeats, reports how it ended, and drains. What a job's
+//! run is, only its [`Host`] knows.
 //!
-//! The decisions are pure and get the time from outside: `lease`, `attempt` (one job), `drain` (the end of the worker),
-//! `contact` (a server that is away). `work` and `drive` send the calls and wait.
+//! The decisions are pure and get the time from outside: `lease` (when a heartbeat is due, when a reservation
+//! counts as lost), `attempt` (one job, from its delivery to what is reported), `drain` (the end of the worker),
+//! `contact` (a server that is away). `work` and `drive` send the calls and wait, on one thread.
+//!
+//! A lease counts in boot time from when the last successful call was sent, so that it ends before the server's
+//! reservation. Timers stop during suspend, so no wait is longer than half a second. An answer to a long poll may
+//! be old when it is read, so a job whose first heartbeat is due already is started once that is answered.
 
 mod attempt;
 mod contact;

@@ -1,4 +1,10 @@
 //! `linger top`: the topics and the figures of the whole queue, live on a terminal, else once.
+//!
+//! `live.rs` is its loop: it waits for keys and signals (`input.rs`, `keys.rs`), reads (`reading.rs`), and turns
+//! the `State` into lines (`draw.rs`, `table.rs`). `screen.rs` has the terminal. It gives the terminal back when it
+//! is dropped, before a panic prints its message, before SIGTSTP stops the process, and before a signal ends a
+//! process that does not end by itself. The keys for SIGINT, SIGQUIT and SIGTSTP stay signals, so that they reach a
+//! shell's job as a whole.
 
 mod args;
 mod draw;

@@ -1,5 +1,10 @@
 //! `linger work`: runs a command for each job. The worker itself is that of the client library; here are processes,
 //! signals and output.
+//!
+//! `Commands` is the worker's `Host`; `command.rs` runs the command of one job. `group.rs` keeps the leader of a
+//! process group as a zombie until the group has been killed, because its id could belong to others afterwards. It
+//! therefore waits with `waitid` on a thread for each command; tokio's processes collect the leader at once.
+//! `printer.rs` writes on a thread of its own: a log that is not read would otherwise stop the heartbeats.
 
 mod args;
 mod command;

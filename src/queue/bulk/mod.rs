@@ -1,5 +1,28 @@
-//! Bulk operations: they change many jobs by a filter, or count them. Each is a task of one process, which walks the list
-//! of its jobs in slices, and ends with the process. By notices it can be watched and stopped from every process.
+//! Bulk operations: they change many jobs by a filter, or count them. Each is a task of one process, which walks
+//! the list of its jobs in slices, and ends with the process. By notices it can be watched and stopped from every
+//! process.
+//!
+//! # The task
+//!
+//! `Store::change` takes each job with what a list showed of it: id, topic, state and moment. It compares them in
+//! the step that changes the job, and skips a job that has moved. So a bulk operation needs no lock, and one that
+//! is killed leaves each job either changed or not. The task (`runner.rs`) lists a hundred jobs, changes them, and
+//! then pauses for as long as that took. A dry run counts without a list where the store's counts are enough: all
+//! jobs of a state, or the delayed jobs between two whole minutes. What an action means for a job, such as its
+//! share of `spread`, is computed above the store (`request.rs`). A reschedule remembers hashes of the ids that it
+//! changed, because the walk may meet them again.
+//!
+//! # Other processes
+//!
+//! Others know an operation by a notice (`store/notice.rs`): a text with an id that every process of a store reads,
+//! at most 64 of each kind. On Redis they are fields of one hash; the embedded engine has them in memory. The store
+//! writes a new notice only if there is none with its id, so two requests with the same id start one operation. The
+//! process writes the notice (`stored.rs`: JSON, of which unknown fields are ignored) at the start, once a second
+//! while the operation runs, and at its end (`reporter.rs`). One that claims to run but is older than ten seconds,
+//! by the store's clock, is shown as abandoned. A request to stop an operation is a notice of its own, so that it
+//! cannot be overwritten by a report. It names when the operation began, because a later one may have the same id.
+//! The limit on running operations is not exact: two processes may start one at the same moment. A report that
+//! fails does not end the operation. While no operation runs and none is watched, notices cost no call.
 
 mod operation;
 mod reporter;
