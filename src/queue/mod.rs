@@ -28,8 +28,9 @@
 //! `health.rs` asks the store once a second and remembers the answer. `/readyz` and `/metrics` are answered from
 //! that and never wait for a store that is down or hangs. It also writes the log lines about that.
 //!
-//! Metrics that need a look at the store are read when they are scraped, and scrapes share a reading of the store
-//! for three seconds (`scrape.rs`): adds and pops only add to counters. Gauges of the store are the same in all
+//! Metrics that need a look at the store or at the system (`metrics/store_reading.rs`, `metrics/process.rs`, the
+//! polls and resting outlets by topic) are read when they are scraped, and scrapes share a reading of the store for
+//! three seconds (`scrape.rs`): adds and pops only add to counters. Gauges of the store are the same in all
 //! processes of one Redis, so alerts and the board take their maximum, and add up counters.
 //!
 //! Figures of the last hour (`metrics/recent.rs`) are written by the events and read by `GET /stats` only, which

@@ -23,10 +23,11 @@
 //! for operations, and before a group when something is due already. Promotions at deadlines alone would be too
 //! late under load, when the writer never waits. Each promotion is bounded by the limit of that call and has a
 //! transaction of its own, so that many due jobs and many operations take turns. A due job that becomes ready
-//! changes only memory; the ends of TTRs and of retentions are written and synced. After a failed promotion the
-//! writer makes no more until a call of `promote` succeeds: the queue's timer has the pauses and the log lines for
-//! that. Tests on a manual clock turn this off (`Options::promotes_by_itself`), so that they decide when jobs are
-//! promoted.
+//! changes only memory; the ends of TTRs and of retentions are written and synced. The writer reports what it moved
+//! to the listener (`promoted`), for the metrics, and reports no deadlines to the queue's timer. After a failed
+//! promotion the writer makes no more until a call of `promote` succeeds: the queue's timer has the pauses and the
+//! log lines for that. Tests on a manual clock turn this off (`Options::promotes_by_itself`), so that they decide
+//! when jobs are promoted.
 //!
 //! # Beside the operations
 //!

@@ -35,9 +35,10 @@
 //!
 //! The scripts keep counts of the jobs per state and topic, and of the delayed jobs per minute and hour, in the
 //! same step as the state. Redis has no index of the topics' names, so a list of topics, and a list of ready jobs
-//! over all topics, goes through the counts of every shard, some thousand fields in a run. `counts.rs` does so once
-//! at a time: callers share a reading that began after they came, and the pages behind a cursor are made of the
-//! reading of the page that ended there, for two seconds.
+//! over all topics, goes through the counts of every shard, some thousand fields in a run; only the counts of
+//! topics with the prefix that the callers have in common leave the server. `counts.rs` does so once at a time:
+//! callers share a reading that began after they came, and the pages behind a cursor are made of the reading of the
+//! page that ended there, for two seconds.
 //!
 //! The timeline of a topic reads hours where a step covers whole ones, minutes elsewhere, at most 1,000 counts in a
 //! run; that of all topics asks the index of delayed jobs (`timeline.rs`). The sweep counts a timeline again that
