@@ -4,8 +4,8 @@
 //! parts. From `job` it uses the types and the parser of durations, so that settings and API accept the same
 //! values.
 //!
-//! The purpose of a command decides which rules count (`Purpose`): rules about listening apply only to `linger
-//! serve`, because a health check or a backup beside a running server does not see the flags of the server.
+//! The purpose of a command decides which rules count (`Purpose`): rules about listening apply only to the server,
+//! because a health check or a backup beside a running server does not see the flags of the server.
 
 mod callbacks;
 mod embedded;

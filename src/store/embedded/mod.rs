@@ -37,7 +37,7 @@
 //!
 //! After the commit, and before the replies, the writer calls the store's listener: `ready` for each outlet that
 //! got ready jobs, and `due_in` if the queue's timer has to wake earlier. Before that it publishes which outlets
-//! have ready jobs, so that a poll which `may_have_ready` turned away is called by the listener.
+//! have ready jobs, so that a poll for which `may_have_ready` was false gets the notification.
 //!
 //! # Time
 //!

@@ -26,8 +26,8 @@
 //! changes only memory; the ends of TTRs and of retentions are written and synced. The writer reports what it moved
 //! to the listener (`promoted`), for the metrics, and reports no deadlines to the queue's timer. After a failed
 //! promotion the writer makes no more until a call of `promote` succeeds: the queue's timer has the pauses and the
-//! log lines for that. Tests on a manual clock turn this off (`Options::promotes_by_itself`), so that they decide
-//! when jobs are promoted.
+//! log lines for that. Tests on a manual clock turn these promotions off (`Options::promotes_by_itself`), so that
+//! they decide when jobs are promoted.
 //!
 //! # Beside the operations
 //!

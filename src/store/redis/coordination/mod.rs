@@ -19,14 +19,14 @@
 //! soon, at most every 10 ms (`probe.rs`). If it fails, the waiting polls probe themselves and so learn why.
 //!
 //! A list entry contains the job's generation. Deleting and rescheduling leave entries that no longer match, which
-//! a reserve skips and the sweep has compacted (`compaction.rs`).
+//! a reserve skips and the sweep compacts (`compaction.rs`).
 //!
 //! # Lost replies
 //!
 //! A pop whose reply never came may have reserved jobs. Its replay slot (`replay_slots.rs`) is retained, and once
 //! its server replies, the call is sent again with the same sequence number, for 0 jobs. If the first one ran, the
 //! slot returns its jobs, and their reservations are cancelled; if not, nothing is reserved (`lost_pops.rs`). A
-//! shard whose change had no reply is a pending change (`shards.rs`), which the sweep rechecks.
+//! change that had no reply is a pending change (`shards.rs`): the sweep rechecks its shard.
 //!
 //! # Servers that do not reply
 //!
