@@ -42,7 +42,7 @@ async fn load_with_failovers(
                 let is_subscribed = || cluster.subscribers(&channel).iter().sum::<i64>() == 1;
                 assert!(
                     until(is_subscribed),
-                    "nobody is subscribed to the announcements: {:?}",
+                    "the server is not subscribed to the announcements: {:?}",
                     cluster.subscribers(&channel)
                 );
             })

@@ -16,7 +16,7 @@ super::on_every_engine! {
     a_job_that_requires_its_receipt_says_so,
     a_job_is_deleted_in_any_state,
     a_deleted_job_is_delivered_no_more,
-    fault_a_late_finish_ends_nobody_elses_delivery,
+    fault_a_late_finish_ends_no_later_delivery,
     fault_a_late_finish_ends_no_newer_job_with_the_id,
     fault_a_negative_acknowledgement_after_the_finish_adds_nothing,
 }
@@ -149,7 +149,7 @@ async fn a_deleted_job_is_delivered_no_more(fixture: StoreFixture) {
     assert_eq!(reserve_any(&*fixture.store).await, None);
 }
 
-async fn fault_a_late_finish_ends_nobody_elses_delivery(fixture: StoreFixture) {
+async fn fault_a_late_finish_ends_no_later_delivery(fixture: StoreFixture) {
     add(&*fixture.store, job("a")).await;
     let slow = reserve(&*fixture.store).await;
     fixture.advance_and_promote(seconds(60)).await;

@@ -66,13 +66,13 @@ async fn every_step(
 async fn a_job_outside_the_scope_is_answered_like_no_job(fixture: StoreFixture) {
     let receipt = furnish(&fixture).await;
     for scope in [only(&["other"]), only(&["tt", "u*", "t-*"]), only(&[])] {
-        let nobody = every_step(&fixture, &scope, &id("nobody"), &receipt).await;
+        let no_job = every_step(&fixture, &scope, &id("nobody"), &receipt).await;
         fixture.notifications.take_ready();
         fixture.notifications.take_due_in();
         for name in ["delayed", "ready", "reserved", "dead"] {
             let before = seen(&fixture, &id(name)).await;
             assert!(before.is_some());
-            assert_eq!(every_step(&fixture, &scope, &id(name), &receipt).await, nobody, "{name}");
+            assert_eq!(every_step(&fixture, &scope, &id(name), &receipt).await, no_job, "{name}");
             assert_eq!(seen(&fixture, &id(name)).await, before, "{name}");
         }
         assert!(fixture.notifications.take_due_in().is_empty());
@@ -155,7 +155,7 @@ async fn a_limited_batch_leaves_foreign_jobs_alone(fixture: StoreFixture) {
     assert_eq!(released.expect("answers"), Err(NotHeld::Gone));
     let requeued =
         fixture.store.requeue(&only(&["t"]), &id("b"), Due::default(), None).await.expect("answers");
-    assert_eq!(requeued, Requeued::Gone, "that it is not dead is nobody else's business");
+    assert_eq!(requeued, Requeued::Gone, "the answer does not reveal that the job is not dead");
     let patched =
         fixture.store.patch(&only(&["t"]), &id("b"), Patch::default(), None).await.expect("answers");
     assert_eq!(patched, Patched::Gone);

@@ -1,4 +1,4 @@
-//! The content of a job: its members as the API shows them, as far as a client knows them.
+//! The known content of a job: the members that a client knows, as the API shows them.
 
 use std::collections::BTreeMap;
 

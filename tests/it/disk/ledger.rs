@@ -173,7 +173,7 @@ impl Ledger {
         self.jobs.get_mut(id).expect("its call was begun")
     }
 
-    /// Records the state of `id` from an answer, and the content as far as the answer shows it.
+    /// Records the state of `id` from an answer, and the part of its content that the answer shows.
     pub fn confirm(&mut self, id: &str, state: JobState, shown: Content) {
         let entry = self.entry(id);
         (entry.state, entry.uncertainty, entry.pending) = (state, Uncertainty::None, Uncertainty::None);

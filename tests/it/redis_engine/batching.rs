@@ -151,7 +151,7 @@ async fn callers_that_are_cancelled_do_not_affect_the_others() {
                 assert!(matches!(one(added.expect("adds")), Added::Created(_)), "{fault:?} {cancelled}");
             }
             // The first caller's call was in flight, and may have added the job. The others were queued: a call that
-            // began after its caller had left could undo what somebody else did since.
+            // began after its caller had left could undo what another caller did since.
             let left = process.store.get(ALL, &id(&name(cancelled))).await.expect("gets");
             assert!(cancelled == 0 || left.is_none(), "{fault:?}: {left:?}");
             // A repeat adds the job.

@@ -1,4 +1,4 @@
-//! The fence of a move: a closed store does not change, whatever is sent by a process that nobody stopped.
+//! The fence of a move: a process that is still running cannot change a closed store, whatever it sends.
 
 use std::{fmt::Debug, sync::Arc, time::Duration};
 

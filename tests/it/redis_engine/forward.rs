@@ -29,7 +29,7 @@ struct Connection {
     peer: Arc<Peer>,
 }
 
-/// What becomes of a connection after some bytes were forwarded.
+/// The state of a connection after some bytes were forwarded.
 #[derive(PartialEq)]
 enum NextState {
     Open,

@@ -107,7 +107,7 @@ async fn reopened_under_traffic(process: &Process, proxy: &Proxy) {
     }
 }
 
-/// They are reopened also while nobody makes a call.
+/// They are reopened also while the process makes no calls.
 async fn reopened_at_rest(process: &Process, proxies: &[Proxy]) {
     let carries_calls = |peer: &Peer| !peer.subscribes() && !peer.replicates();
     for (name, discard) in DISCARDS {

@@ -107,7 +107,7 @@ async fn a_move_waits_until_the_replica_has_everything() {
         .as_string()
         .is_some_and(|list| list.contains("cmd=wait"))
     {
-        time_limit.check(|| "nobody waits for the replica".to_owned());
+        time_limit.check(|| "the mover does not wait for the replica".to_owned());
         time_limit.pause().await;
     }
     assert!(!waiting.is_finished());

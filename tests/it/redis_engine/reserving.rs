@@ -62,7 +62,7 @@ async fn the_jobs_of_all_shards_come_in_one_pop() {
 
 /// A ready probe finds the job for callers that wait, and notifies them.
 #[tokio::test]
-async fn waiting_callers_are_notified_of_jobs_that_nobody_announced() {
+async fn waiting_callers_are_notified_of_jobs_without_an_announcement() {
     /// Makes a delayed job of the topic `t` ready as an engine does, but without an announcement.
     const MAKE_READY: &str = "local raw = redis.call('HGET', KEYS[1], ARGV[1])
         local flags, gen = struct.unpack('>BI4', raw, 2)

@@ -104,7 +104,7 @@ async fn sorted_topics_are_read_once_and_few_of_them_one_by_one() {
     let (options, time) = (Options::new(&server.url()), TimeSource::Manual(clock.clone()));
     let store =
         redis::connect(options, time, events.clone(), metrics.engine.clone()).await.expect("connects");
-    // Two that wait longest. The second one is not among those with most ready jobs.
+    // The two topics whose jobs wait longest. The second one is not among the topics with most ready jobs.
     for (name, count) in [("y", 2), ("z", 1)] {
         let jobs = (0..count).map(|n| AddJob { topic: topic(name), ..job(&format!("{name}-{n}")) });
         store.add(jobs.collect()).await.expect("adds");

@@ -47,7 +47,7 @@ async fn the_whole_lines_of_an_export_that_was_cut_off_can_be_imported() {
     let cut = &whole[..whole.len() - content(&whole)[lines - 1].len() - 10];
     let (_directory, path) = file(cut);
     let target = StoreFixture::new(Engine::Embedded).await;
-    let checked = transfer::check(&path, true).expect("is sound as far as it goes");
+    let checked = transfer::check(&path, true).expect("is sound up to the cut");
     let imported = transfer::import(&*target.store, checked, &mut |_: &str| ()).await.expect("imports");
     assert_eq!((imported.jobs, imported.topics), (19, 1));
     assert_eq!(all_records(&*target.store).await.1.len(), 19);

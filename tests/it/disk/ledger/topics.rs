@@ -17,7 +17,7 @@ pub struct TopicEntry {
 }
 
 impl TopicEntry {
-    /// A topic that nobody has called.
+    /// A topic that no call has changed.
     fn unset() -> Self {
         Self { shown: Some(topic_config(&Value::Null)), secrets: Some(Vec::new()), calls: 0 }
     }

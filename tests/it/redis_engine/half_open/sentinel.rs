@@ -70,7 +70,7 @@ async fn announcements_arrive_again_from_a_primary_with_sentinel() {
 }
 
 #[tokio::test]
-async fn a_half_open_sentinel_delays_nobody() {
+async fn a_half_open_sentinel_delays_no_call() {
     let primary = on_loopback(shared().port);
     let ports = [sentinel(primary, true), sentinel(primary, false), sentinel(primary, false)];
     let process = Process::start(&Options { mode: behind_sentinels(&ports), ..options() }).await;

@@ -60,7 +60,7 @@ fn a_served_store_moves_to_redis_and_back() {
     fs::write(path.join("back.toml"), "[embedded]\ndata_dir = 'back'\n").expect("writes");
     let back = ["move", "--to", "back.toml", REDIS[0], REDIS[1]];
     assert!(run_to(0, &back, path).contains("2 jobs and 1 topic"));
-    // On Redis the fence stops a server that nobody has stopped.
+    // On Redis the fence keeps a server that is still running from changing the store.
     let text = run_to(0, &[&back[..], &["--last"]].concat(), path);
     assert!(text.contains("it is open: start its servers"), "{text}");
     let refused = server.call("POST", "/jobs", r#"{"topic":"t","id":"late"}"#);

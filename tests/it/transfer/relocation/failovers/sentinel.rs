@@ -66,8 +66,8 @@ fn fail_over(mover: Mover, sentinels: &Sentinels, copied: impl Fn() -> usize, fa
     sentinels.wait_until_healthy();
 }
 
-/// Moves a store behind Sentinel to another Redis, beside a server that nobody stops. Its primary is lost in a pass, and in
-/// the last one.
+/// Moves a store behind Sentinel to another Redis, while its server keeps running. The primary of the store is lost
+/// in a pass, and in the last one.
 fn fail_over_the_source([in_pass, in_last]: [Fault; 2]) {
     let sentinels = start_sentinels(&REFUSE_WITHOUT_REPLICAS);
     let (target, prefix) = standalone();

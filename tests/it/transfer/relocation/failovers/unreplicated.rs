@@ -86,7 +86,7 @@ enum Run {
     WaitsForReplicas,
 }
 
-/// The source loses its mark and its fences with its primary, beside a server that nobody stops.
+/// The source loses its mark and its fences with its primary, while its server keeps running.
 fn lose_mark_of_source(run: Run, count: usize, why: &str) {
     let settings = if run == Run::Copies { LONG_RETRY } else { "" };
     let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
