@@ -152,8 +152,8 @@ fn run(settings: &str) {
         limit.check(|| "the callback is not called".to_owned());
         limit.pause_thread();
     }
-    let nobody = json!({ "url": format!("http://127.0.0.1:{}/", free_port()) });
-    add(&server, &json!({"topic": "t", "id": "d", "traceparent": traceparent("01"), "callback": nobody}));
+    let closed = json!({ "url": format!("http://127.0.0.1:{}/", free_port()) });
+    add(&server, &json!({"topic": "t", "id": "d", "traceparent": traceparent("01"), "callback": closed}));
     while server.call("GET", "/jobs/d", "").json()["state"] != "delayed" {
         limit.check(|| "the call has not failed".to_owned());
         limit.pause_thread();

@@ -125,7 +125,7 @@ async fn a_long_dry_run_goes_on_as_an_operation(engine: Engine) {
     let request = r#"{"action":"delete","filter":{"topic":"t","state":"delayed"}}"#;
     let started = tokio::spawn(api.call("POST", "/bulk").json(request).send());
     api.until(|| hung.hung_calls() >= 1).await;
-    // Only as far as the caller waits: the operation is announced in real time, and the jobs must not become due meanwhile.
+    // The clock passes only the caller's wait: the operation is announced in real time, and no job may become due.
     let wait = Duration::from_millis(100);
     let wait_ends_us = api.clock.now_micros() + i64::try_from(wait.as_micros()).expect("fits");
     api.until(|| api.clock.has_sleeper_until(wait_ends_us)).await;

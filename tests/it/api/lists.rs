@@ -164,8 +164,8 @@ async fn reasons_of_dead_letters_are_grouped(engine: Engine) {
     let found = list(&api, "state=dead&reason_prefix=http_50").await;
     assert_eq!(found["jobs"].as_array().map(Vec::len), Some(2));
     assert_eq!(ids(&found)[1], text(&psp["job_id"]), "the one that died last");
-    let nobody = json!({ "reasons": [], "examined": 0, "complete": true });
-    assert_eq!(api.get("/topics/nobody/dead/reasons").await.json(), nobody);
+    let empty = json!({ "reasons": [], "examined": 0, "complete": true });
+    assert_eq!(api.get("/topics/nobody/dead/reasons").await.json(), empty);
 }
 
 async fn few_callers_list_at_the_same_time(engine: Engine) {

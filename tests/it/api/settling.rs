@@ -1,5 +1,5 @@
-//! What becomes of a job whose call cannot be settled at once, is not made, or is cut off. The store fails as a case demands,
-//! and the clock is manual.
+//! Jobs whose call cannot be settled at once, is not made, or is cut off. The store fails as a case demands, and the
+//! clock is manual.
 
 use std::{
     sync::{
@@ -51,7 +51,7 @@ const fn case(
     Case { answer, operation, result, state }
 }
 
-/// Those that end the reservation.
+/// The cases whose operation ends the reservation.
 fn endings() -> Vec<Case> {
     vec![
         case((204, Vec::new(), ""), "finish", "ok", "gone"),

@@ -45,8 +45,8 @@ async fn a_timeline_shows_delayed_jobs_by_due_time(engine: Engine) {
     let seen = timeline(&api, "?topic=t&from=2026-11-21T06:39:59Z&span=90m&step=1h").await;
     assert_eq!((&seen["from"], &seen["step"]), (&json!("2026-11-21T06:39:00.000Z"), &json!(3_600)));
     assert_eq!((&seen["counts"], &seen["outside"]), (&json!([1, 1]), &json!(3)), "the last step is whole");
-    let nobody = timeline(&api, "?topic=nobody&span=1m").await;
-    assert_eq!((&nobody["counts"], &nobody["outside"]), (&json!([0]), &json!(0)));
+    let empty = timeline(&api, "?topic=nobody&span=1m").await;
+    assert_eq!((&empty["counts"], &empty["outside"]), (&json!([0]), &json!(0)));
 }
 
 async fn a_span_without_a_step_is_divided_sensibly(engine: Engine) {
@@ -133,7 +133,7 @@ async fn callers_share_one_reading_and_few_read_at_once(engine: Engine) {
     api.until(|| hung.hung_calls() >= 4).await;
     let last = read("5h");
     api.advance_until_answered(seconds(5), last).await.expect_problem(503, "busy");
-    assert_eq!(hung.hung_calls(), 4, "those who ask for the same share one reading");
+    assert_eq!(hung.hung_calls(), 4, "calls for the same span share one reading");
     hung.release();
     for reading in shared.into_iter().chain(others) {
         reading.await.expect("answers").expect(200);

@@ -294,7 +294,7 @@ async fn start_receiver(ended: Arc<AtomicUsize>) -> (Receiver, mpsc::UnboundedRe
             ended.fetch_add(1, Ordering::Relaxed);
         }
         let is_sample = || answered.fetch_add(1, Ordering::Relaxed).is_multiple_of(16);
-        // Nobody listens any more once the load is over.
+        // Sending fails once the load is over, because the task that receives has ended.
         let _ = match answer {
             Answer::Hold(_) => follow_ups.send(FollowUp::Finish { job, receipt }),
             Answer::Status(204) if is_sample() => follow_ups.send(FollowUp::Read { job }),

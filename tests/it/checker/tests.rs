@@ -211,7 +211,7 @@ fn a_delivery_before_a_changed_due_time_is_reported() {
     postponed(Outcome::Done).delivered(0, 112, 1).assert_valid();
     postponed(Outcome::Refused).delivered(0, 20, 1).assert_valid();
     postponed(Outcome::Unknown).delivered(0, 20, 1).assert_valid();
-    // Nobody knows which of two changes was the last one.
+    // The history does not show which of the two changes was the last one.
     postponed(Outcome::Done)
         .then(13, 20, reschedule(10), Outcome::Unknown)
         .delivered(0, 23, 1)

@@ -40,7 +40,7 @@ pub struct Run {
     pub history: History,
     /// The tasks of slow workers.
     pub slow_workers: Mutex<JoinSet<()>>,
-    /// The jobs that a worker is requeuing. Nobody else requeues them meanwhile.
+    /// The jobs that a worker is requeuing. No other worker requeues them meanwhile.
     requeuing: Mutex<HashSet<String>>,
     lateness_us: Mutex<Vec<u64>>,
     /// The numbers of jobs that were begun, acknowledged, and known to have ended.

@@ -1,4 +1,4 @@
-//! Bulk operations of several processes on one store: each knows those of the others, and can stop them.
+//! Bulk operations of several processes on one store: each process knows those of the others, and can stop them.
 
 use std::{sync::Arc, time::Duration};
 

@@ -277,7 +277,7 @@ async fn the_timer_goes_on_after_the_store_has_failed() {
     fixture.close().await;
 }
 
-/// A job that nobody has seen keeps its attempt and waits for no TTR, also over a restart.
+/// A job that no client has received uses up no attempt and waits for no TTR, also over a restart.
 #[tokio::test]
 async fn closing_waits_for_jobs_that_are_on_their_way_back() {
     let fixture = Fixture::new();
@@ -309,7 +309,7 @@ async fn the_timer_sleeps_until_the_next_deadline_or_an_earlier_one_appears() {
 #[tokio::test]
 async fn a_late_answer_of_the_store_makes_no_job_late() {
     let fixture = Fixture::new();
-    // Nobody takes the first job: its reservation would wake the timer as soon as the answer comes.
+    // No poll waits for the first job: its reservation would wake the timer as soon as the answer comes.
     let elsewhere = NewJob { topic: topic("other"), ..new_job("first", seconds(5)) };
     fixture.queue.add(ALL, elsewhere).await.expect("adds");
     fixture.add("second", seconds(10)).await;

@@ -37,7 +37,7 @@ impl Process {
         self.queue.stats().await.expect("reads")
     }
 
-    /// Has the process hear that somebody looks, and waits until it has published its figures.
+    /// Notifies the process that a client reads the figures, and waits until it has published its own.
     async fn note(&self) {
         let before = self.store.written_notices();
         self.events.watched();
@@ -96,7 +96,7 @@ async fn the_figures_are_those_of_all_processes() {
     assert_eq!((other_way.minute.count(Event::Added), other_way.processes.len()), (3, 1), "one was not told");
 }
 
-/// How many jobs were added to each topic in the last minute, as far as that is known.
+/// How many jobs were added in the last minute to each topic that the figures name.
 fn added(stats: &StatsView) -> Vec<(&str, u64)> {
     stats.by_topic.topics.iter().map(|(topic, minute)| (&**topic, minute.count(Event::Added))).collect()
 }
@@ -133,7 +133,7 @@ async fn topics_that_a_notice_has_no_room_for_are_not_passed_over_in_silence() {
     assert_eq!((seen.processes.len(), seen.minute.count(Event::Added)), (2, 499_500));
     let topics = added(&seen);
     assert!(!seen.by_topic.is_complete && topics.len() > 200 && topics.len() < 1_000, "{}", topics.len());
-    assert_eq!(topics.last(), Some(&(&*name(999), 999)), "those with most events are told");
+    assert_eq!(topics.last(), Some(&(&*name(999), 999)), "the topics with most events are named");
     // One more than the topics that have labels is not counted apart.
     two.metrics.queue.count(Event::Added, "one-more", 1);
     let own = two.stats().await;
@@ -143,7 +143,7 @@ async fn topics_that_a_notice_has_no_room_for_are_not_passed_over_in_silence() {
 }
 
 #[tokio::test]
-async fn figures_are_noted_only_while_somebody_looks() {
+async fn figures_are_published_only_while_a_client_reads_them() {
     let (clock, one, two) = processes();
     one.add(&["a"]).await;
     pass(&clock, 30).await;

@@ -89,7 +89,7 @@ async fn requeue_one(client: &mut Client, topic: usize) {
     }
 }
 
-/// Requeues all dead letters of a topic, which the caller has just read. Nobody else uses the topic now.
+/// Requeues all dead letters of a topic, which the caller has just read. No other client uses the topic now.
 pub async fn requeue_all(client: &mut Client, topic: usize, dead: &[(usize, u32)]) {
     let sent = client.world.now();
     let target = format!("/topics/{}/dead/requeue", topic_name(topic));

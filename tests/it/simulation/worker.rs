@@ -151,7 +151,7 @@ impl ReservedJob {
         client.call_until_known(self.number, "POST", &target, Some(json), action).await;
     }
 
-    /// Deletes the job, or finishes it without its receipt, which does the same to whoever has it.
+    /// Deletes the job, or finishes it without its receipt: both remove it also while another worker has it.
     async fn remove_by_id(&self, client: &mut Client) {
         if !client.world.jobs()[self.number].is_added {
             return self.finish(client).await;

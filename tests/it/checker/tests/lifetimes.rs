@@ -13,7 +13,7 @@ fn a_job_whose_repeated_removal_found_nothing_and_that_appears_again_is_reported
     };
     finished().assert_valid();
     finished().delivered(125, 130, 2).assert_violates(Law::GoneStaysGone);
-    // The same for a poll that was parked before the removal: nobody else can have removed the job.
+    // The same for a poll that was parked before the removal: no other call can have removed the job.
     finished().delivered(60, 130, 2).assert_violates(Law::GoneStaysGone);
     // The worker of the parked poll got the job, and an unanswered delete removed it.
     Script::added()
@@ -82,7 +82,7 @@ fn a_job_that_was_added_again_and_is_lost_is_reported() {
     assert_eq!(script.violated_laws(Some(&FinalState::default())), []);
 }
 
-/// A look at a job that nobody has added yet does not end it.
+/// A read of a job before any call has added it does not end it.
 #[test]
 fn a_call_before_the_add_does_not_find_the_job() {
     let add = Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
@@ -101,7 +101,7 @@ fn a_job_that_was_not_found_may_have_been_added_again() {
         script.finished(50, 55, "r1", Outcome::Gone)
     };
     missed(35).then(61, 70, add(), Outcome::Done).then(80, 85, again(), Outcome::Done).assert_valid();
-    // The same if nobody looked for it.
+    // The same if no call found the job gone.
     let script = Script(History::new()).then(0, 35, add(), Outcome::Unknown).delivered(10, 20, 1);
     let script = script.finished(30, 40, "r1", Outcome::Unknown).then(61, 70, add(), Outcome::Done);
     script.then(80, 85, again(), Outcome::Done).assert_valid();
@@ -187,5 +187,5 @@ fn a_poll_that_waits_over_the_end_may_get_the_next_lifetime() {
         script.then(39, 60, deliver("again", 1), Outcome::Done).finished(61, 62, "again", Outcome::Done)
     };
     script(Outcome::Done).assert_valid();
-    assert_ne!(script(Outcome::Refused).violated_laws(None), [], "nobody added it again");
+    assert_ne!(script(Outcome::Refused).violated_laws(None), [], "no call added it again");
 }
