@@ -1,4 +1,4 @@
-//! The log of the real program: its levels, and a log that nobody reads.
+//! The log of the real program: its levels, and a log that no process reads.
 
 use std::{
     io::{Read, Write},
@@ -19,7 +19,7 @@ use crate::harness::{
 /// The capacity of a pipe on Linux.
 const PIPE_BYTES: usize = 65_536;
 
-/// A server whose log nobody reads.
+/// A server whose log no process reads.
 fn serve_with_unread_log(mut command: Command) -> (Server, ChildStderr) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("linger starts");
     let log = child.stderr.take().expect("piped");
@@ -59,7 +59,7 @@ fn assert_alive(address: SocketAddr) {
 }
 
 #[test]
-fn fault_a_log_that_nobody_reads_stops_nothing_with_default_settings() {
+fn fault_an_unread_log_stops_nothing_with_default_settings() {
     let directory = tempfile::tempdir().expect("a directory");
     // At each SIGHUP, the log names the file that cannot be used; a long name makes a long line.
     let folder = vec!["x".repeat(200); 8].join("/");

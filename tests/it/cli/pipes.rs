@@ -43,7 +43,7 @@ fn pop_finish_finishes_what_head_has_read_and_no_more() {
 }
 
 #[test]
-fn a_job_whose_line_nobody_reads_is_not_finished() {
+fn a_job_whose_line_is_not_read_is_not_finished() {
     let cli = Cli::start();
     add_jobs(&cli);
     let mut command = cli.command(&["pop", "mail", "--max", "3", "--finish"]);
@@ -108,7 +108,7 @@ fn a_job_that_cannot_be_printed_is_given_back() {
 }
 
 #[test]
-fn a_change_is_done_whether_or_not_somebody_reads_of_it() {
+fn a_change_is_done_even_if_its_output_is_not_read() {
     let cli = Cli::start();
     add_jobs(&cli);
     for words in [&["topics"][..], &["cancel", "a", "b", "c"]] {

@@ -21,7 +21,7 @@ struct Shown {
 fn on_terminal(mut command: Command, answer: &str) -> Shown {
     let (mut terminal, open) = open_terminal();
     let mut child = command.stdin(open()).stdout(open()).stderr(open()).spawn().expect("linger starts");
-    // The terminal ends for its reader once nobody has it open.
+    // The reader of the terminal sees its end once no process has the other side open.
     drop(command);
     let (mut text, mut has_answered) = (String::new(), false);
     let mut bytes = [0; 4_096];

@@ -164,7 +164,7 @@ impl Terminal {
     pub fn wait(mut self) -> Left {
         let code = wait_for_exit(&mut self.command.0).code();
         let is_cooked = self.is_cooked();
-        // The terminal ends for its reader once nobody has it open.
+        // The reader of the terminal sees its end once no process has the other side open.
         drop(self.held);
         self.reader.join().expect("the reader does not panic");
         let parser = self.screen.lock().expect("not poisoned");

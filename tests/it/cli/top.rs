@@ -26,7 +26,7 @@ fn start_top_under(cli: &Cli, wrapper: &[&str], words: &[&str]) -> Terminal {
     Terminal::start(cli.command_under(wrapper, &[TOP, words].concat()), 80, 24)
 }
 
-/// A server with a ready job that nobody polls for, and a delayed one.
+/// A server with a ready job that no client polls for, and a delayed one.
 fn with_jobs(cli: Cli) -> Cli {
     cli.succeed(&["add", "mail"]);
     cli.succeed(&["add", "news", "--delay", "1h"]);
@@ -99,7 +99,7 @@ fn signals_give_the_terminal_back() {
 fn a_stopped_command_has_given_the_terminal_back_and_takes_it_again() {
     let cli = with_jobs(Cli::start());
     let mut command = cli.command(TOP);
-    // Nothing stops a process of a group that nobody could continue, such as this test's may be.
+    // SIGTSTP does not stop a process of an orphaned group, such as this test's may be.
     command.process_group(0);
     let mut terminal = Terminal::start(command, 80, 24);
     terminal.wait_for(shows_mail);
@@ -109,7 +109,7 @@ fn a_stopped_command_has_given_the_terminal_back_and_takes_it_again() {
     terminal.signal(Signal::CONT);
     terminal.wait_until_taken(true);
     terminal.wait_for(shows_mail);
-    // This one cannot be caught, so whoever notices it has to see to the terminal.
+    // SIGSTOP cannot be caught, so the shell that finds the command stopped restores the terminal.
     terminal.signal(Signal::STOP);
     terminal.wait_until_stopped();
     terminal.cook();

@@ -1,4 +1,4 @@
-//! The calls of a client: their repeats, their errors, and what becomes of a body.
+//! The calls of a client: their repeats, their errors, and bodies that are kept byte for byte.
 
 use serde_json::{Value, json};
 

@@ -35,7 +35,7 @@ fn heartbeats_keep_a_job_for_longer_than_its_ttr(language: Language) {
     assert_eq!(events, [json!(null); 0]);
 }
 
-/// Those of the job, too: its TTR is a minute, and the heartbeat comes after 20 seconds.
+/// The settings of the job, too: its TTR is a minute, and the heartbeat comes after 20 seconds.
 fn heartbeats_go_with_every_setting_at_its_default(language: Language) {
     let site = Site::new();
     let mut worker = Program::worker(language, &site.server.url());

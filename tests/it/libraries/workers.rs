@@ -1,4 +1,4 @@
-//! What becomes of jobs: errors of handlers, the end of a worker, and servers that are away.
+//! Workers and the outcomes of their jobs: errors of handlers, the end of a worker, and servers that are away.
 
 use rustix::process::Signal;
 use serde_json::json;
@@ -62,7 +62,7 @@ fn an_end_whose_answer_is_lost_is_sent_again(language: Language) {
     assert_eq!(states, [json!(null), json!("delayed"), json!("dead")]);
 }
 
-/// Somebody else has the job by then. The first heartbeat, which would tell, is due only after 20 seconds.
+/// Another client has the job by then. The first heartbeat, which would notice, is due only after 20 seconds.
 fn an_end_that_comes_too_late_is_told(language: Language) {
     let site = Site::new();
     site.add("a", "wait", json!({}));

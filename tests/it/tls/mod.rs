@@ -109,7 +109,7 @@ async fn jobs_are_served_over_tls_only() {
 }
 
 #[tokio::test]
-async fn a_client_without_a_handshake_is_cut_off_and_delays_nobody() {
+async fn a_client_without_a_handshake_is_cut_off_and_delays_no_other() {
     let directory = directory();
     let certificate = write_certificate(directory.path());
     // Short enough to wait for, and long enough for a handshake on a busy machine.

@@ -1,4 +1,4 @@
-//! What becomes of a job, by the end of its command: each row of the table in `docs/work.md`.
+//! The outcome of a job, by the end of its command: each row of the table in `docs/work.md`.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 

@@ -179,7 +179,7 @@ fn what_commands_print_passes_through_behind_their_jobs() {
 }
 
 #[test]
-fn jobs_go_on_when_nobody_reads_the_output() {
+fn jobs_go_on_when_the_output_is_not_read() {
     let site = Site::new(Engine::Embedded);
     for id in ["a", "b"] {
         site.add(id, json!({}));

@@ -1,4 +1,4 @@
-//! Heartbeats, and what becomes of a command whose reservation is lost.
+//! Heartbeats, and the end of a command whose reservation is lost.
 
 use rustix::process::Signal;
 use serde_json::json;

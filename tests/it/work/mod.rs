@@ -116,7 +116,7 @@ impl Site {
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let time_limit = TimeLimit::new();
         loop {
-            // Fails as long as nobody reads.
+            // Fails until the command reads from the gate.
             let opened = OpenOptions::new().write(true).custom_flags(flags).open(self.path().join(name));
             match opened {
                 Ok(mut gate) => return gate.write_all(b"\n").expect("the command reads"),
@@ -284,7 +284,7 @@ impl Drop for Worker {
 struct Process(Pid);
 
 impl Process {
-    /// Whether it runs. One that has ended may stay a zombie where nobody collects orphans.
+    /// Whether it runs. A process that has ended may stay a zombie where the init process reaps no orphans.
     fn runs(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.as_raw_nonzero())).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with(['Z', 'X']))

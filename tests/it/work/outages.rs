@@ -92,7 +92,7 @@ fn a_job_that_another_worker_has_by_now_is_too_late() {
 #[test]
 fn a_worker_without_a_server_tries_on_until_it_is_to_give_up() {
     let directory = tempfile::tempdir().expect("a directory");
-    // Nobody listens on port 1.
+    // No process listens on port 1.
     let arguments = ["t", "--url", "http://127.0.0.1:1", "--until-empty", "--exec", "true"];
     let mut worker =
         Worker::start(&[&arguments[..], &["--give-up", "300ms"]].concat(), &[], directory.path());

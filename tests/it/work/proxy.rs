@@ -48,7 +48,7 @@ impl Proxy {
         self.state.lock().expect("not poisoned")
     }
 
-    /// From now on nothing gets through, and nobody is told.
+    /// From now on nothing gets through, and neither side notices.
     pub fn cut(&self) {
         self.state().is_cut = true;
     }

@@ -112,9 +112,9 @@ fn send(process: Pid, signal: Signal) {
 /// Which faults there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Those in which every worker can end its commands in time: then no job ever has two.
+    /// Faults in which every worker can end its commands in time: then no job ever has two commands.
     Workers,
-    /// Also workers that are stopped or killed: nobody ends their commands in time.
+    /// Also workers that are stopped or killed, which cannot end their commands in time.
     Machines,
 }
 
@@ -124,7 +124,7 @@ struct Storm {
     machines: Vec<Machine>,
     random: StdRng,
     jobs: Vec<String>,
-    /// Workers whose commands could outlive their leases, since nobody could end them: those that were stopped or killed.
+    /// Workers that were stopped or killed: they could not end their commands before the leases ended.
     excused: BTreeSet<u32>,
     killed: Vec<Worker>,
     stopped_commands: Vec<Pid>,
