@@ -1,4 +1,4 @@
-// Who may see and do what: tokens, scopes, other paths and names, and what strangers put into jobs.
+// Access to the pages: tokens, scopes, other paths and names, and hostile text in jobs.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import http from "node:http";

@@ -1,4 +1,4 @@
-// How the pages behave: by the keyboard alone, on small screens, for everybody, and while the server is away.
+// The behaviour of the pages: accessibility, the keyboard alone, small screens, and a server that is away.
 import assert from "node:assert/strict";
 import os from "node:os";
 import { inBrowser, refusal } from "./harness.mjs";

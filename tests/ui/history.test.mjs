@@ -1,4 +1,4 @@
-// Who has a job, what happened to it, and what became of one that is gone.
+// The worker of a reserved job, the history of a job, and the outcome of a job that is gone.
 import assert from "node:assert/strict";
 import { onEveryEngine } from "./harness.mjs";
 

@@ -1,4 +1,4 @@
-// The timeline: what it counts, how one moves through it by keyboard, mouse and address, and how often it asks.
+// The timeline: its counts, its navigation by keyboard, mouse and address, and how often it polls the server.
 import assert from "node:assert/strict";
 import { inBrowser, onEveryEngine } from "./harness.mjs";
 

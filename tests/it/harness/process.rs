@@ -347,7 +347,7 @@ impl Drop for Server {
     }
 }
 
-/// Collects whole lines, so that nobody sees a part of one.
+/// Collects whole lines, so that no test reads part of a line.
 fn collect(from: impl Read + Send + 'static, into: Arc<Mutex<String>>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let (mut from, mut line) = (BufReader::new(from), Vec::new());

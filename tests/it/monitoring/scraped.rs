@@ -42,7 +42,7 @@ fn work(server: &Server) -> std::thread::JoinHandle<()> {
     }
     call(server, "POST", "/jobs/bury/requeue", json!({"delay": "1h"}));
     call(server, "DELETE", "/jobs/release", Value::Null);
-    // One stays ready in a topic that nobody pops.
+    // One job stays ready in a topic that no client pops.
     add(server, json!({"topic": "left", "id": "left"}));
     // A job that is late because it came due while its topic was paused waits from then on, not from its end.
     add(server, json!({"topic": "mail", "id": "delayed", "delay": "10ms"}));

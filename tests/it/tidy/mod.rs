@@ -56,7 +56,7 @@ fn time_that_passes_is_boot_time() {
     }
 }
 
-/// Everybody would take a test that skips itself for passed.
+/// A test that skips itself would count as passed.
 #[test]
 fn no_test_skips_itself_in_silence() {
     let own_words = ["tests/it/harness/not_here.rs", "tests/it/tidy/mod.rs"];

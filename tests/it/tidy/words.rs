@@ -105,7 +105,7 @@ fn retired_words_name_nothing() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Whoever searches for a type should find one. A few names are what the field says in several rooms.
+/// A search for the name of a type should find one type. A few names are the standard term in several modules.
 #[test]
 fn few_types_share_a_name() {
     let mut places = BTreeMap::<String, BTreeSet<String>>::new();
