@@ -62,7 +62,7 @@ pub trait Listener: Send + Sync {
     /// topic that may have ready jobs are announced besides.
     fn topic_changed(&self, _topic: &Topic) {}
 
-    /// Somebody looks at the figures of all processes ([`NoticeKind::Watch`]).
+    /// A client reads the figures of all processes ([`NoticeKind::Watch`]).
     fn watched(&self) {}
 }
 
@@ -332,7 +332,7 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 /// The space that a store takes: on disk, or in the memory of Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoreSpace {
-    /// Bytes in use. On Redis all that the servers hold, whoever stored it.
+    /// Bytes in use. On Redis all that the servers hold, including the data of other programs.
     pub used_bytes: Option<u64>,
     /// Bytes that are free; of several servers on the one with the least. `None` where there is no limit.
     pub free_bytes: Option<u64>,

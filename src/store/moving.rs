@@ -97,7 +97,7 @@ impl MoveMark {
 }
 
 /// How far the clocks by which a store's jobs become due are ahead of this machine's, in microseconds. Each server of a
-/// store has a clock, of which a reading gives two bounds.
+/// store has a clock, and a reading of it gives two bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockOffsets {
     /// The least of the upper bounds: the slowest clock is ahead by this much at most.
@@ -143,8 +143,8 @@ impl ServerSet {
     }
 }
 
-/// A store that can be the source or the target of a move. Whoever opens one for a move opens it without the tasks of a
-/// server, so that nothing changes in it by itself.
+/// A store that can be the source or the target of a move. It is opened for a move without the tasks of a server, so
+/// that nothing changes in it by itself.
 #[async_trait]
 pub trait Movable: Send + Sync {
     /// Identifies this store, wherever it is: random, chosen when the store was made.

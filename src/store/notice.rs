@@ -22,8 +22,9 @@ pub enum NoticeKind {
     StopRequest,
     /// A process and its figures.
     Process,
-    /// Somebody looks at the figures of all processes. While it is younger than [`WATCHED_FOR`], an engine that several
-    /// processes share calls [`Listener::watched`](super::Listener::watched) of each at least once a second.
+    /// A client reads the figures of all processes. While the notice is younger than [`WATCHED_FOR`], an engine that
+    /// several processes share calls [`Listener::watched`](super::Listener::watched) of each process at least once a
+    /// second.
     Watch,
 }
 

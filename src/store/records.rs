@@ -34,7 +34,7 @@ impl JobRecord {
         Self { job, fingerprint, receipt, other }
     }
 
-    /// The attributes of which this version knows every part. They are never among [`other`](Self::other).
+    /// The attributes that this version knows completely. They are never among [`other`](Self::other).
     pub fn known_tags() -> impl Iterator<Item = Tag> {
         let own = [Tag::LEASE, Tag::DIED_AT, Tag::REASON, Tag::HISTORY, Tag::HOST_NUMBER];
         JobSpec::WHOLE_TAGS.into_iter().chain(own)
@@ -72,7 +72,7 @@ impl JobRecord {
     }
 }
 
-/// The attributes of which a later version may have stored more, with the parts that this version knows.
+/// The attributes that a later version may have extended, with the parts that this version knows.
 fn extensible(spec: &JobSpec) -> Attributes {
     let mut attributes = Attributes::default();
     spec.encode_extensible(&mut attributes);
