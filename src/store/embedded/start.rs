@@ -46,7 +46,7 @@ pub async fn open(
         .spawn(move || match start.open_with_space() {
             Ok((writer, engine)) => match opened.send(Ok(engine)) {
                 Ok(()) => writer.run(),
-                Err(_nobody_waits) => Ok(()),
+                Err(_receiver_dropped) => Ok(()),
             },
             Err(error) => {
                 let _ = opened.send(Err(error));

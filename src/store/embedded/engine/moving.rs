@@ -42,7 +42,7 @@ impl Movable for EmbeddedStore {
         .await
     }
 
-    /// Whoever has the store open is the only one who can change it.
+    /// Only one process can have the directory open, so no fence is needed.
     async fn set_fence(&self, _number: u64, _closed: bool) -> Result<bool> {
         Ok(true)
     }

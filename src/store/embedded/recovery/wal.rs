@@ -42,7 +42,7 @@ pub(crate) struct WalFrames {
 }
 
 impl WalState {
-    /// Inspects the log at `path`, as far as it reaches now: a server may go on writing to it faster than it is read.
+    /// Inspects the log at `path` up to its present end: a server may go on writing to it faster than it is read.
     pub fn inspect(path: &Path) -> io::Result<Self> {
         let file = match File::open(path) {
             Ok(file) => file,

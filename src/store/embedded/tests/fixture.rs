@@ -164,7 +164,7 @@ impl Gate {
             let mut enter = Some(enter);
             let held = store.run(move |_| {
                 let enter = enter.take().expect("runs once");
-                enter.send(()).expect("somebody waits");
+                enter.send(()).expect("`Gate::close` waits");
                 // Returns when the sender is dropped.
                 let _ = opened.recv();
                 Ok(())

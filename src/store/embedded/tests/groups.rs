@@ -152,7 +152,7 @@ async fn a_panic_in_the_writer_fails_all_callers() {
     );
     assert!(matches!(all.0, Err(Error::Stopped(_) | Error::Unavailable(_))), "{:?}", all.0);
     assert!(matches!(all.1, Err(Error::Stopped(_) | Error::Unavailable(_))), "{:?}", all.1);
-    assert!(matches!(store.close().await, Err(Error::Stopped(_))), "nobody waits for a dead thread");
+    assert!(matches!(store.close().await, Err(Error::Stopped(_))), "closing does not wait for a dead thread");
     assert!(matches!(store.add(vec![job("c")]).await, Err(Error::Stopped(_))));
     drop(store);
     let store = fixture.open().await;

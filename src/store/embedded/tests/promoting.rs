@@ -74,7 +74,7 @@ async fn an_idle_writer_promotes_at_each_deadline() {
         add(&store, [delayed(name, Duration::from_millis(delay_ms))]).await;
     }
     for _ in 0..2 {
-        // Nobody calls the store meanwhile.
+        // The store gets no call meanwhile.
         let promoted = async { (events.recv().await, events.recv().await) };
         let promoted = tokio::select! {
             promoted = promoted => promoted,

@@ -83,7 +83,7 @@ fn check_state(
     let states = [delayed, state.ready.contains_key(&key), memory.lease(key).is_some()];
     let states = states.into_iter().filter(|is_in_state| *is_in_state).count();
     findings.check(states == 1, || format!("{} is in {states} states in memory", name()));
-    // Whether a moment has come is known only to whoever knows the machine's clock.
+    // Only the machine's clock tells whether a moment has come, and this check does not read it.
     let may_be_ready = due_at <= now.rounded_up || key.kind() == DueKind::Moment;
     findings
         .check(delayed || may_be_ready, || format!("{} was made ready before its due time {due_at}", name()));
