@@ -15,7 +15,7 @@
 //! | `{p:k}:dead:<topic>` | ZSET of dead ids by moment of death |
 //! | `{p:k}:mark` | written before a `WAIT`, so that it covers everything before it |
 //! | `{p}:meta` | HASH of format, number of shards, the seed of host numbers, and what tells this store from others (`scripts/get_layout.lua`) |
-//! | `{p}:notices` | HASH of `o` (operation), `s` (request to stop one), `p` (process) or `w` (somebody looks at figures) and an id, to the moment when it was written in six bytes and a text |
+//! | `{p}:notices` | HASH of `o` (operation), `s` (request to stop one), `p` (process) or `w` (a client reads the figures of all processes) and an id, to the moment when it was written in six bytes and a text |
 //! | `{p}:rate_limits` | HASH of topic to the moment, in microseconds, when its next call is free |
 //! | `{p}:settings` | HASH of topic to its settings and pause (`codec/settings.rs`); `#` is the version |
 
@@ -37,7 +37,7 @@ pub enum KeyOwner {
     Shard,
     /// An outlet on that shard.
     Outlet(Shard, Outlet),
-    /// Nobody: it has one of our hash tags, but this engine does not write it.
+    /// Nothing that this engine writes, although it has one of our hash tags.
     Unknown,
     /// Another queue, whose prefix may begin like ours.
     Foreign,

@@ -1,10 +1,10 @@
 #!lua flags=no-writes
--- Returns all topics' settings and pauses, unless the caller has this version, and whether somebody looks at the figures of
--- all processes.
+-- Returns all topics' settings and pauses, unless the caller has the current version, and whether a client reads the
+-- figures of all processes.
 --
 -- KEYS  settings, notices, meta
--- ARGV  the version that the caller has, microseconds or '', for how many milliseconds the notice of somebody who looks counts
--- Reply { 1 if somebody looks or 0, nil or every field and value }
+-- ARGV  the version that the caller has, microseconds or '', for how many milliseconds a watch notice counts
+-- Reply { 1 if a client reads the figures or 0, nil or every field and value }
 local attempt = redis.pcall -- notices must not keep settings from being read
 local watch, watched = attempt('HGET', KEYS[2], 'w'), 0
 if type(watch) == 'string' and #watch >= 6 then

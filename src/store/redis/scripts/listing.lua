@@ -8,7 +8,7 @@
 local JOBS = KEYS[1]
 local STATE, TOPIC, ID_PREFIX, REASON_PREFIX = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local WANTED, MOST, ASCENDING = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == 'asc'
--- What a run may cost: about 200 records, or 1,000 entries of which no record is read.
+-- What a run may cost: about 200 records, or 1,000 entries whose records are not read.
 local COST_LIMIT, ENTRY_COST, READ_COST, BYTES_LIMIT = 1000, 1, 4, 262144
 local PAGE = 100
 local examined, found, cost, bytes, reply = 0, 0, 0, 0, {}

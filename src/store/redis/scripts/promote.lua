@@ -121,8 +121,8 @@ local function read_all(ids)
   return raws
 end
 
--- Promotes the jobs of an index until a moment, as far as there is room, and remembers the next score, which is due
--- `later` ms after it.
+-- Promotes up to `room` entries of an index whose score is at most `until_ms`, and lowers `soonest` to when the next
+-- one is due: `later` ms after its score.
 local function promote_from(index, until_ms, later)
   local first = call('ZRANGE', index, 0, 0, 'WITHSCORES')
   if first[2] and tonumber(first[2]) <= until_ms then

@@ -93,8 +93,8 @@ end
 -- A stored count; 0 when it is not a number.
 local function counted(field) return tonumber(call('HGET', COUNTS, field) or 0) or 0 end
 
--- Adds to a count and returns it. Somebody else wrote a count that is not a number: it restarts at 0, and
--- the sweep mends it.
+-- Adds to a count and returns it. A count that is not a number was written by another program: it restarts at 0,
+-- and the sweep mends it.
 local function add_to_count(field, by)
   local left = redis.pcall('HINCRBY', COUNTS, field, by)
   if type(left) == 'number' then return left end

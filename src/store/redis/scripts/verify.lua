@@ -1,8 +1,9 @@
 #!lua flags=no-writes
--- Verifies a shard, as far as one run goes: compares every record with its indexes, every
+-- Verifies a shard, or as much of it as fits in one run: compares every record with its indexes, every
 -- index entry with its record, and the counts with both. A shard that fits in one run is verified as
--- of one moment. Of a larger one, each page is, and each ready list; its counts per topic and its timeline are
--- then not compared with the records, but in sum with the sizes of the indexes.
+-- of one moment. In a larger one, each page and each ready list is verified as of one moment. Its counts per topic
+-- and its timeline are then not compared with the records; the sums of its counts are compared with the sizes of the
+-- indexes.
 --
 -- KEYS  those of `shard.lua`, of one shard
 -- ARGV  step and cursor to continue from, the outlets
