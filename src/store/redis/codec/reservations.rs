@@ -27,8 +27,9 @@ pub fn decode_reservations(mut reply: Reply, now: Timestamp) -> Result<Vec<Reser
     Ok(granted)
 }
 
-/// Finds the claim of each job by its receipt, of which `receipts` has one for each claim: the reply to a repeated call lacks
-/// the jobs that are no longer reserved. Removes jobs with other receipts, which end by their TTR.
+/// Finds the claim of each job by its receipt; `receipts` has one per claim, in order. The order of the jobs is not
+/// enough, because the reply to a repeated call lacks those that are no longer reserved. Removes jobs with other
+/// receipts, whose reservations end by their TTR.
 pub fn assign_claims(granted: &mut Vec<Reservation>, receipts: &[u8]) {
     let mut claims = receipts.chunks_exact(Receipt::BYTES).enumerate();
     granted.retain_mut(|grant| match claims.find(|(_, receipt)| receipt == grant.receipt.as_bytes()) {

@@ -105,7 +105,7 @@ impl ConnectionState {
         self.lost.cancel();
     }
 
-    /// Sends pings at intervals, so that a loss is noticed even when nobody calls.
+    /// Sends pings at intervals, so that a loss is noticed even when no call is made.
     async fn send_pings(&self, client: &Client) -> std::convert::Infallible {
         loop {
             self.watchdog.wait_before_ping().await;

@@ -143,7 +143,7 @@ impl Discovery {
         for server in gone {
             tracing::info!(%server, "a Redis server is no longer a primary");
             if let Some(node) = self.servers.remove(&server) {
-                // Closing waits for replies to calls in flight; nobody waits for the closing.
+                // Spawned: closing waits for replies to calls in flight, and must not delay the search.
                 self.context.spawn(async move { node.close().await });
             }
         }

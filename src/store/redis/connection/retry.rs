@@ -94,7 +94,7 @@ impl ScriptClient {
                 return Err(Error::Unavailable("the store is closed".to_owned()));
             }
             let node = self.choose_node(&call, next.redirect.take(), retry_until_us).await;
-            // Once nobody waits for its reply, the attempt must not have an effect.
+            // The attempt must not have an effect once this call no longer waits for its reply.
             let deadline_us = clock.now_micros().saturating_add(micros(timeout)).min(give_up_us);
             let fault = match &node {
                 Ok((node, asking)) => {

@@ -89,7 +89,7 @@ impl Router {
         matches!(self.topology, ServerTopology::Standalone(_))
     }
 
-    /// The server that holds `slot`, as far as is known. Waits until it is connected: a caller
+    /// The server that holds `slot` by the latest known map. Waits until it is connected: a caller
     /// with less time may stop waiting.
     pub async fn node_for_slot(&self, slot: u16) -> Result<Arc<ServerNode>, FredError> {
         match &self.topology {

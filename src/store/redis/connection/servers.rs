@@ -1,6 +1,6 @@
 //! Connections to several servers, by address. Each server is connected to once for all callers, by a task of its
-//! own and outside of every lock: a server that cannot be reached blocks only those who need it. Knows no
-//! slots.
+//! own and outside of every lock: a server that cannot be reached blocks only the callers that need it. Knows
+//! no slots.
 
 use std::{
     collections::HashMap,

@@ -174,7 +174,7 @@ impl<C: BatchCall> Drop for CallInFlight<C> {
             (queue.take_expired(earliest_us), queue.next_batch())
         };
         for request in expired {
-            // What made this call fail is also what these callers waited for in vain. Nothing happened for them.
+            // These callers waited for this call to end, so they get its fault, if any. Their items were not sent.
             let _ = request.reply.send(Err(self.fault.clone().unwrap_or_else(not_in_time)));
         }
         if !requests.is_empty() {

@@ -208,7 +208,7 @@ impl ShardHealth {
             *last = LastCheck::Suspected;
             return;
         }
-        // Anybody may read the readiness: the cause, with its address, is only logged.
+        // `/readyz` needs no token: the cause, which names an address, is only logged.
         let detail = format!("{failed} of {all} shards in Redis take no writes");
         if self.log.failed(now_us) {
             tracing::error!(cause = %why, "{detail}");

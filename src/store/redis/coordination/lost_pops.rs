@@ -1,5 +1,5 @@
-//! Pops whose reply never came: nobody has the jobs that they reserved. The receipts are ours, so once the server
-//! replies again the reservations are cancelled, and no attempt is counted.
+//! Pops whose reply never came: no client has the jobs that they reserved. This process made their receipts, and
+//! cancels the reservations once the server replies again, so that no attempt is counted.
 
 use std::{
     collections::VecDeque,

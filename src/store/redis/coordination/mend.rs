@@ -1,5 +1,5 @@
-//! Mends a shard whose counts and indexes disagree, because a script was interrupted or somebody else changed the keys.
-//! The sweep notices it (`scripts/shard_status.lua`); `scripts/mend.lua` goes through the records in small parts.
+//! Mends a shard whose counts and indexes disagree, because a script was interrupted or another program changed the
+//! keys. The sweep notices it (`scripts/shard_status.lua`); `scripts/mend.lua` goes through the records in small parts.
 
 use std::{
     collections::HashMap,

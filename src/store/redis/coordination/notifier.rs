@@ -43,7 +43,7 @@ impl Notifier {
         self.listener.due_in(after);
     }
 
-    /// Somebody looks at the figures of all processes.
+    /// A client reads the figures of all processes.
     pub fn watched(&self) {
         self.listener.watched();
     }

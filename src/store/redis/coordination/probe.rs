@@ -1,5 +1,5 @@
-//! Probes for ready jobs that nobody has announced: at once for callers that need an answer, a little later and for all
-//! outlets together for callers that wait anyway.
+//! Probes for ready jobs whose announcement this process missed. A caller that needs an answer probes at once; callers
+//! that wait anyway share a probe for all their outlets, a little later.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -124,7 +124,7 @@ impl ReadyProbe {
             let mut reply = Reply::new(self.shards.call(call).await?)?;
             let mut outlets = BTreeSet::new();
             while !reply.is_empty() {
-                // Ignore a field that somebody else wrote; the sweep mends it.
+                // Ignore a field that another program wrote; the sweep mends it.
                 if let Ok(outlet) = reply.name::<Outlet>() {
                     self.notifier.ready_shards.add(&outlet, shard);
                     outlets.insert(outlet);

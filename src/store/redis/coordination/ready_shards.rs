@@ -1,6 +1,5 @@
-//! Which shards may have ready jobs of an outlet, as far as this process knows. Only saves calls: a reservation that is
-//! about to return fewer jobs than wanted probes every shard first, or, if its caller waits anyway, has that done
-//! soon.
+//! Which shards this process expects to have ready jobs of an outlet. A hint that saves calls: before a reservation
+//! returns fewer jobs than wanted, it probes every shard; if its caller waits anyway, it requests a probe and returns.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -104,7 +104,7 @@ impl SettingsCache {
         Ok(values)
     }
 
-    /// Whether somebody looks at the figures of all processes, and all settings, unless they have this version.
+    /// Whether a client reads the figures of all processes, and all settings, unless `version` is current.
     async fn read(&self, version: String) -> Result<(bool, Option<StoredConfigs>)> {
         let (is_watched, stored) = self.read_raw(version).await?;
         let stored = if stored.is_null() { None } else { Some(decode_configs(Reply::new(stored)?)?) };

@@ -1,6 +1,6 @@
 //! Calls to shards: builds a call with the keys of its shards, makes it, and remembers the changes whose outcome is
-//! unknown. Nobody was notified of the jobs that such a change made ready, so the sweep rechecks its shard. Must not know
-//! the operations.
+//! unknown. The listener was not notified of the jobs that such a change made ready, so the sweep rechecks its shard.
+//! Must not know the operations.
 
 use std::sync::{
     Arc,
@@ -235,7 +235,7 @@ impl Shards {
 pub struct PendingChanges(Vec<AtomicBool>);
 
 /// A change of a shard whose outcome is not known yet. If it is dropped before it is [confirmed](Self::confirm), the
-/// sweep rechecks the shard: this process ignores its own announcements, so nobody else would notify its listener.
+/// sweep rechecks the shard: this process ignores its own announcements, so only the sweep can notify its listener.
 pub struct PendingChange<'a>(Option<&'a AtomicBool>);
 
 impl PendingChange<'_> {

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct UnresponsiveServers {
     servers: Mutex<HashSet<Server>>,
-    /// Whether there are any, so that nobody locks while all is well.
+    /// Whether there are any, so that no call takes the lock while all servers reply.
     any: AtomicBool,
 }
 

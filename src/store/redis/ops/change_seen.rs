@@ -111,7 +111,7 @@ impl Changer {
     }
 }
 
-/// Whether the script needs the keys of the job's outlet, as far as its caller can know.
+/// Whether this change, in the state that the list showed, needs the keys of the job's outlet.
 fn needs_outlet(ChangeJob { seen, change }: &ChangeJob) -> bool {
     matches!(seen.state, State::Ready | State::Dead) || matches!(change, JobChange::Reschedule(_))
 }

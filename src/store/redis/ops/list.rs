@@ -121,8 +121,8 @@ impl JobLister {
     }
 }
 
-/// Moves the next jobs to the page, as far as all shards have been examined. Returns the position behind the page; `None` at
-/// the end of the list.
+/// Moves the next jobs to the page, up to the position that every shard has reached. Returns the position behind the
+/// page; `None` at the end of the list.
 fn add_to_page(
     query: ListQuery<'_>,
     parts: &mut [ShardProgress],

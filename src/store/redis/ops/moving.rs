@@ -91,7 +91,7 @@ impl MoveWriter {
         Ok(())
     }
 
-    /// Slots of all servers, each with a key in it that anybody may write.
+    /// Slots of all servers, each with a key in it that every process may write, even when the store is fenced.
     fn slots(&self) -> impl Iterator<Item = (u16, &Key)> {
         let keys = &self.shards.keys;
         let of_groups = self.shards.groups().into_iter().filter_map(|group| group.first().copied());

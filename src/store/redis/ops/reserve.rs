@@ -85,7 +85,7 @@ impl Reserver {
         Ok(true)
     }
 
-    /// Cancels jobs that nobody wants, in a task: no client has seen them.
+    /// Cancels the reservations of jobs beyond the claims, in a task: no client has seen these jobs.
     fn cancel(&self, outlet: &Outlet, surplus: Vec<Reservation>) {
         if !surplus.is_empty() {
             let (reserver, outlet) = (self.shard_reserver.clone(), outlet.clone());
@@ -119,7 +119,7 @@ impl Reserver {
         let end_us = began_us.saturating_add(left);
         let prompt_us = if single_primary { i64::MAX } else { began_us.saturating_add(micros(prompt)) };
         let (probe, outlet) = (self.probe.clone(), pop.outlet.clone());
-        // Spawned: its result is useful even if nobody waits for it any more.
+        // Spawned: its result is kept for later pops, even if this one no longer waits for it.
         let mut probing = context.spawn(async move { probe.probe(&outlet).await });
         let ready_shards = &self.notifier.ready_shards;
         loop {

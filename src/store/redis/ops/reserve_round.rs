@@ -70,8 +70,8 @@ impl<'a> ReserveRound<'a> {
     }
 
     /// Reserves from these shards, from each its share, and from others if they do not answer promptly. Returns the
-    /// jobs, of which several may be for one claim, and why there may be more. Jobs that are reserved too late are cancelled: no
-    /// client has seen them.
+    /// jobs, sometimes several for one claim, and why there may be more. Reservations that come too late are cancelled:
+    /// no client has seen them.
     pub async fn run(mut self, first: &[Shard]) -> (Vec<Reservation>, Result<()>) {
         if self.end_us <= self.began_us {
             return (Vec::new(), Err(took_too_long()));

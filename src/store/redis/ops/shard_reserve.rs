@@ -34,7 +34,7 @@ pub struct ShardReserver {
 }
 
 impl ShardReserver {
-    /// Reserves a job for each of these claims, at most [`SLICE`], as far as the shard has ready ones: for the first claims.
+    /// Reserves at most one ready job per claim, serving the first claims first. There are at most [`SLICE`] claims.
     pub async fn reserve(&self, shard: Shard, outlet: &Outlet, claims: &[Claim]) -> Result<Vec<Reservation>> {
         let pop = self.lost_pops.begin(shard, outlet);
         let (mut ttrs, mut receipts) =
