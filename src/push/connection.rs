@@ -1,6 +1,6 @@
 //! One HTTP/1.1 connection and the exchanges over it, one at a time. Never sends anything twice.
 //!
-//! Whoever waits for an answer drives the connection, so no task belongs to it, and dropping the wait closes it.
+//! The call that waits for an answer drives the connection, so no task belongs to it, and dropping the call closes it.
 
 use std::{
     future::poll_fn,
@@ -89,11 +89,11 @@ impl Connection {
     }
 }
 
-/// Lets the connection read and write as far as it can.
+/// Lets the connection read and write until it would have to wait.
 fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
     let ended = driver.as_mut().map(|driver| Pin::new(&mut **driver).poll(cx));
     if let Some(Poll::Ready(_)) = ended {
-        // What failed, the exchange in progress learns as well, at the latest now.
+        // The exchange in progress gets the error as well, at the latest now.
         *driver = None;
     }
 }

@@ -8,9 +8,9 @@
 //! The store's hints (`queue::OutletListener`) put outlets that may have ready jobs into the ring. An outlet whose
 //! turn it is gets permits for some calls, then as many jobs are reserved (`queue/outlets.rs`), so that no reserved
 //! job waits for a permit. How many depends on the outlet's window (`window.rs`), on the limits of its topic and
-//! its host, on half of the permits that are free, and for an outlet of which nothing good is known on its topic's
-//! share of half of all permits (`ring/trials.rs`). An outlet that may make no call now waits for the limit that
-//! stops it (`ring/waiting.rs`), so that 10,000 of them cost nothing. When the callback of its topic changes
+//! its host, on half of the permits that are free, and, if the outlet is new or failed last, on its topic's share
+//! of half of all permits (`ring/trials.rs`). An outlet that may make no call now waits for the limit that stops it
+//! (`ring/waiting.rs`), so that 10,000 of them cost nothing. When the callback of its topic changes
 //! (`topic_changed`, on Redis also for a change that the sweep finds), it has its turn, whatever it waits for. The
 //! ring and the window are pure and are tested by their invariants.
 //!

@@ -1,4 +1,4 @@
-//! What becomes of a job after its call: a pure function of the answer, or of why there is none.
+//! Decides what to do with a job after its call, from the answer or the failure. Pure.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use hyper::{
 use super::{call::Answer, failure::CallFailure};
 use crate::job::{Delay, DurationError, Job, Reason, Timestamp, Ttr, parse_duration};
 
-/// What becomes of a job after its call.
+/// What to do with a job after its call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// It is finished.
@@ -65,16 +65,16 @@ const LINGER_RETRY: &str = "linger-retry";
 /// Longest detail of a reason, in bytes.
 const MAX_DETAIL: usize = 512;
 
-/// The wait after this attempt by the job's schedule, longer by a tenth of `random` (from 0 to 1), so that jobs that
-/// failed together do not return together.
+/// The scheduled delay after this attempt plus up to a tenth of it, in proportion to `random` (from 0 to 1), so that jobs
+/// that failed together do not return together.
 #[must_use]
 pub fn step_after(job: &Job, random: f64) -> Duration {
     let step = job.spec.retry.after_release(job.attempts);
     (step + step.mul_f64(random.clamp(0.0, 1.0) / 10.0)).min(Delay::MAX)
 }
 
-/// What becomes of a job. `step` is its wait by the schedule; an endpoint may set another one up to `max_retry_after`,
-/// but `Retry-After` cannot make it shorter.
+/// Decides what to do with a job. `step` is the scheduled delay. The endpoint may replace it, up to `max_retry_after`;
+/// `Retry-After` can only lengthen it.
 #[must_use]
 pub fn judge(
     answered: &Result<Answer, CallFailure>,

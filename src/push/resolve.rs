@@ -33,7 +33,7 @@ pub struct SystemResolver;
 #[async_trait]
 impl Resolver for SystemResolver {
     async fn look_up(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        // The system's call blocks a thread until it returns, even if nobody waits any more.
+        // The system's call blocks a thread until it returns, even if all callers have given up.
         Ok(tokio::net::lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
     }
 }
@@ -173,7 +173,7 @@ impl Shared {
         };
         let until_us = self.clock.now_micros() + micros(Names::KEEP);
         self.entries().by_name.insert(name, Entry::Known { found: found.clone(), until_us });
-        // Nobody may be waiting any more.
+        // Fails only if all callers have given up.
         let _ = sender.send(Some(found));
         drop(permit);
         self.changed.notify_waiters();

@@ -3,8 +3,9 @@
 //! Outlets that may have ready jobs take turns. An outlet gets permits for a turn before its jobs are reserved, so that no
 //! reserved job waits for a permit. Its calls are limited by its own window, by its topic, by its host over all topics, and by
 //! half of the permits that are free: a host that hangs leaves room for the others, however many hosts hang (dynamic
-//! thresholds, Choudhury and Hahne 1998). `trials` limits calls of which nothing good is expected. An outlet that may make no
-//! call now waits for the limit that stops it, and costs nothing until that limit has room again.
+//! thresholds, Choudhury and Hahne 1998). `trials` limits calls to outlets that are new or failed last, and to hosts that
+//! fail. An outlet that may make no call now waits for the limit that stops it, and costs nothing until that limit has
+//! room again.
 
 mod admission;
 mod outlet_state;
@@ -87,7 +88,7 @@ impl Ring {
         }
     }
 
-    /// `outlet` may have ready jobs. This also ends a pause of its topic, as far as the ring knows of it.
+    /// `outlet` may have ready jobs. The outlets of its topic that the ring keeps as paused take turns again, too.
     pub fn announce(&mut self, outlet: &Outlet) {
         for resumed in self.paused_outlets(&outlet.topic) {
             self.paused.remove(&resumed);

@@ -1,4 +1,4 @@
-//! How many calls an outlet may have in progress, learned from what becomes of them. Pure: it is given the time.
+//! How many calls an outlet may have in progress, learned from their outcomes. Pure: it is given the time.
 //!
 //! A window grows and shrinks as the congestion window of TCP does (RFC 5681): it doubles each round until the first sign of
 //! overload, then grows by one call a round, and is halved at most once a round. After ten overloads in a row the outlet

@@ -1,4 +1,4 @@
-//! The table of what becomes of a call.
+//! The table of answers and failures, and the outcome of each.
 
 use proptest::prelude::*;
 

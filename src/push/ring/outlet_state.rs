@@ -89,7 +89,7 @@ impl OutletState {
         }
     }
 
-    /// The jobs go to another host from now on, of which nothing is known.
+    /// The jobs go to another host from now on: what was learned about the old one is forgotten.
     pub fn move_to(&mut self, host: HostNumber, max: u32) {
         (self.host, self.window, self.in_window) = (host, Window::new(max), 0);
         self.window_number = self.window_number.wrapping_add(1);
@@ -149,7 +149,7 @@ impl OutletState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Position {
-    /// It has no ready jobs, as far as is known.
+    /// It is not known to have ready jobs.
     Idle,
     /// Its turn comes.
     Queued,

@@ -16,7 +16,7 @@ pub enum RestChange {
     Ended(Duration),
 }
 
-/// The rests of an outlet, as far as they were logged.
+/// When the rests of an outlet began, and which of them were logged.
 #[derive(Debug, Default)]
 pub(super) struct RestLog {
     /// When the first rest began since a call last showed that the endpoint is alive.

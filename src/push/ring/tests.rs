@@ -50,7 +50,7 @@ impl World {
         *self.ready.entry(outlet).or_default() += jobs;
     }
 
-    /// Takes turns until nobody has room.
+    /// Takes turns until no outlet has room.
     fn run(&mut self) {
         let destination = to_host(self.concurrency);
         while let Some(turn) = self.ring.next(self.now_us, &destination) {
@@ -337,7 +337,7 @@ proptest! {
                 break;
             }
             if world.calls.is_empty() {
-                world.now_us = world.ring.next_wake_us().expect("jobs are ready, so somebody waits for a moment");
+                world.now_us = world.ring.next_wake_us().expect("with ready jobs an outlet waits for a moment");
             } else {
                 world.end(0, Signal::Alive);
                 ended += 1;

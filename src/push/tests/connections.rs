@@ -192,7 +192,7 @@ async fn a_call_that_is_dropped_closes_its_connection() {
     };
     let peer = soon(async {
         tokio::select! {
-            _ = fixture.caller.call(fixture.request()) => panic!("nobody answered"),
+            _ = fixture.caller.call(fixture.request()) => panic!("the call ended without an answer"),
             peer = receiving => peer,
         }
     });
@@ -227,7 +227,7 @@ async fn a_host_that_refuses_connections_fails_the_call() {
     let fixture = Fixture::new().await;
     let request = fixture.request();
     drop(fixture.receiver);
-    let failure = soon(fixture.caller.call(request)).await.expect_err("nobody listens");
+    let failure = soon(fixture.caller.call(request)).await.expect_err("nothing listens");
     assert!(matches!(failure, CallFailure::Connect(_)), "{failure}");
 }
 

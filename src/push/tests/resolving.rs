@@ -75,7 +75,7 @@ async fn public_names_cannot_lead_to_this_machine() {
 async fn of_several_addresses_only_the_allowed_ones_are_tried() {
     let fixture = fixture(&["127.0.0.1", "127.0.0.3"]).await;
     let forbidden = Receiver::listen(Ipv4Addr::new(127, 0, 0, 2), fixture.receiver.port()).await;
-    // Nobody listens on the second one.
+    // Nothing listens on 127.0.0.3.
     fixture.resolver.push(Ok(addresses(&["127.0.0.2", "127.0.0.3", "169.254.169.254", "127.0.0.1"])));
     let request = fixture.request_to("http://mixed.example");
     soon(async {
