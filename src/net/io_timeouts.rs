@@ -98,7 +98,7 @@ struct HeadWait {
     timeout: Option<Timeout>,
 }
 
-/// A stretch of a response of which the client must read [`WINDOW_BYTES`] in time.
+/// A stretch of a response: the client must read [`WINDOW_BYTES`] of it in time.
 struct WriteWindow {
     written: usize,
     timeout: Timeout,

@@ -7,7 +7,7 @@ use crate::open_files;
 /// Open files other than connections of clients: those of the store, the log, and connections that are being refused.
 const OTHERS: u64 = 256;
 
-/// Raises the soft limit of open files as far as `connections` need and the hard limit allows. Returns how many
+/// Raises the soft limit of open files to what `connections` need, at most to the hard limit. Returns how many
 /// connections fit: further ones would be lost. If that is fewer and the number `was_configured`, logs a warning.
 pub(super) fn make_room_for(connections: usize, was_configured: bool) -> usize {
     let wanted = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHERS);

@@ -117,7 +117,7 @@ impl Reload {
                 Ok(tokens) => {
                     let count = tokens.count();
                     self.authenticator.replace(tokens);
-                    // Logged last: who reads this line can rely on the new tokens.
+                    // Logged last: an operator who reads this line can rely on the new tokens.
                     tracing::info!(tokens = count, "reloaded the tokens");
                 }
                 Err(problem) => {

@@ -41,7 +41,7 @@ pub(super) fn exporter(
     metrics: &Metrics,
 ) -> Result<Option<Exporter>, StartError> {
     let Some(url) = config.traces.endpoint.clone() else { return Ok(None) };
-    // Whoever configures the server may name any address.
+    // The operator names the endpoint, so any address is allowed.
     let ranges = [AddressRange::Public, AddressRange::Private, AddressRange::Loopback];
     let settings = CallbackSettings {
         networks: AddressPolicy::new(&ranges, &[]),

@@ -96,7 +96,7 @@ pub(super) fn redis_tls(config: &Config) -> Result<Option<RedisTls>, Vec<FileFau
     }
 }
 
-/// The callbacks of `queue`; `None` if this process calls nobody.
+/// The callbacks of `queue`; `None` if callbacks are disabled in this process.
 ///
 /// # Errors
 /// What is wrong with the trusted certificates.

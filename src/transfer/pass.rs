@@ -1,4 +1,4 @@
-//! A pass of a move: makes a target, which nobody else changes, equal to what a source has at the moment.
+//! A pass of a move: makes a target, which no other process changes, equal to what a source has at the moment.
 
 use std::mem;
 
