@@ -228,7 +228,7 @@ pub(super) struct ImportArgs {
     /// The export
     #[arg(value_name = "FILE")]
     pub export: PathBuf,
-    /// Import also an export that was cut off, as far as it goes
+    /// Also import an export that was cut off, up to the cut
     #[arg(long)]
     pub partial: bool,
     #[command(flatten)]

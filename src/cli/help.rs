@@ -302,7 +302,7 @@ Examples:
 pub(super) const WORK: &str = "\
 The command gets the job's body on stdin, and what else is known of the job in variables: LINGER_JOB_ID, _TOPIC, _ATTEMPT, \
 _MAX_ATTEMPTS, _CREATED_AT, _DUE_AT, _LATE (seconds), _RECEIPT and _URL, TRACEPARENT and TRACESTATE. The exit code decides \
-what becomes of the job:
+the job's outcome:
   0             finished
   65            buried: it can never be done (--bury-on)
   126, 127      released, and the worker ends: no command can be run here

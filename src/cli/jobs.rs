@@ -17,7 +17,7 @@ use crate::job::parse_duration;
 pub(super) struct FinishArgs {
     /// Id of the job
     id: String,
-    /// Receipt of the reservation; without it, the job is finished whoever has it
+    /// Receipt of the reservation; without it, the job is finished whichever client holds it
     #[arg(long)]
     receipt: Option<String>,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub(super) struct ReleaseArgs {
     /// When it is due again, such as 2027-01-01T08:00:00+01:00
     #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
     at: Option<Timestamp>,
-    /// Why, for whoever looks at the job
+    /// Why; shown with the job
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(super) struct BuryArgs {
     /// Receipt of the reservation
     #[arg(long)]
     receipt: String,
-    /// Why, for whoever looks at the job
+    /// Why; shown with the job
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]

@@ -92,7 +92,7 @@ async fn a_holder_may_send_nulls(engine: Engine) {
     let lost = lost.expect_problem(422, "invalid_request");
     assert_eq!(
         text(&lost["detail"]),
-        "/receipt must not be null: leave it out to finish the job whoever has it"
+        "/receipt must not be null: leave it out to finish the job whichever client holds it"
     );
     let batch = r#"{"jobs":[{"id":"a","receipt":null}]}"#;
     let results = api.send("POST", "/batch/finish", batch).await.expect(200).json();
