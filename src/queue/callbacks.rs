@@ -1,4 +1,4 @@
-//! Callbacks as the settings of the server allow them, and the secrets that sign calls. Calls nobody.
+//! Checks callbacks against the settings of the server, and manages the secrets that sign calls. Makes no calls.
 
 use super::{
     error::{Error, HiddenHeaders, Result},
@@ -66,7 +66,7 @@ impl Queue {
 
     /// Replaces a topic's settings, as [`put_settings`](Self::put_settings) does. The headers of its callback that
     /// `kept_headers` names get the values that are stored for them: only if the callback goes to the same scheme, host
-    /// and port, because whoever may change a topic must not send its credentials elsewhere.
+    /// and port, so that a client that may change a topic cannot send its credentials elsewhere.
     ///
     /// # Errors
     /// [`Error::HiddenHeaders`], and those of `put_settings`.

@@ -165,7 +165,7 @@ pub enum Error {
     /// What is stored of this cannot be read. Everything else goes on.
     #[error("what is stored of this cannot be read; `linger verify` says what is broken")]
     Damaged(String),
-    /// The store takes no writes until somebody has examined it.
+    /// The store takes no writes until an operator has examined it.
     #[error("the store has stopped taking writes after a fault; the log says which")]
     Stopped(String),
 }

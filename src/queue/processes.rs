@@ -1,5 +1,5 @@
-//! The processes of the store, and what happened to jobs at all of them. While somebody looks, each process publishes its figures
-//! for the others. Without viewers nothing is written or read.
+//! The processes that share the store, and the counts of the events of all of them. Each process publishes its counts
+//! for the others while a client reads `Queue::stats` at one of them; otherwise nothing is written or read.
 
 use std::{
     cmp::Reverse,
@@ -20,15 +20,15 @@ use crate::{
     store::{self, Notice, NoticeContent, NoticeKind, Store},
 };
 
-/// How often a viewer's process says that somebody looks.
+/// How often a process that answers `Queue::stats` renews the watch notice.
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
-/// How often a process publishes its figures while somebody looks.
+/// How often a process publishes its figures while it is watched.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
-/// How long a process publishes its figures after the last viewer's notice.
+/// How long a process publishes its figures after the last call of `watched`.
 const PUBLISH_FOR: Duration = Duration::from_secs(3);
 /// A process whose notice is older has ended.
 const ENDED_AFTER: Duration = Duration::from_secs(8);
-/// How long the figures of other processes are shared by those who ask for them.
+/// How long callers share one reading of the figures of other processes.
 const FRESH: Duration = Duration::from_secs(1);
 /// How many bytes the topics take in the notice of a process: some 500 topics with names of usual length.
 const TOPICS_LEN: usize = 48 << 10;
@@ -72,7 +72,7 @@ pub(super) struct Processes {
     started_at: Timestamp,
     publishing: Mutex<Publishing>,
     failures: FailureLog,
-    /// Locked while the others are read, so that those who ask meanwhile share the reading.
+    /// Locked while the others are read, so that concurrent callers share the reading.
     others: tokio::sync::Mutex<Others>,
 }
 
@@ -179,7 +179,7 @@ impl Processes {
         Ok(others)
     }
 
-    /// Somebody looks at the figures of all processes. Returns at once.
+    /// A client reads the figures of all processes, so this one publishes its own for a while. Returns at once.
     pub fn watched(self: &Arc<Self>) {
         if self.shutdown.is_cancelled() {
             return;

@@ -14,7 +14,7 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 /// Most scans at once. Each goes through thousands of jobs in short steps, and two leave the store most of its time.
 const MAX_SCANS: usize = 2;
 
-/// Permits for those who read much.
+/// Limits concurrent expensive reads.
 #[derive(Debug)]
 pub(super) struct ReadPermits {
     permits: Semaphore,
@@ -23,7 +23,7 @@ pub(super) struct ReadPermits {
 }
 
 impl ReadPermits {
-    /// For `max` callers who look at the queue.
+    /// For at most `max` callers that read lists, timelines or sorted topics.
     pub fn of_looks(clock: Arc<dyn Clock>, max: usize) -> Self {
         Self { permits: Semaphore::new(max), refusal: Error::Busy { limit: max }, clock }
     }

@@ -1,4 +1,4 @@
-//! Readings that cost the store much, shared by those who ask at the same time and soon after.
+//! A short-lived cache of an expensive reading of the store, shared by concurrent callers.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tokio::sync::Mutex;
 
 use super::error::Result;
 
-/// How the last reading ended, and the lock that those wait for who ask for it while it is read.
+/// The result of the last reading. Locked while a caller reads anew, so that the others wait for its result.
 #[derive(Debug)]
 pub(super) struct SharedReading<T>(Mutex<Option<Result<Arc<T>>>>);
 
@@ -17,8 +17,8 @@ impl<T> Default for SharedReading<T> {
 }
 
 impl<T> SharedReading<T> {
-    /// The last reading if it `is_fresh`, otherwise what `read` returns. Those who waited for a reading that failed get its
-    /// error: otherwise they would repeat it, one after the other.
+    /// The last reading if it `is_fresh`, otherwise what `read` returns. Callers that waited for a reading that failed
+    /// get its error: otherwise they would repeat it, one after the other.
     pub async fn get(
         &self,
         is_fresh: impl Fn(&T) -> bool,
@@ -40,7 +40,7 @@ impl<T> SharedReading<T> {
         outcome
     }
 
-    /// Whether it has a reading that `is_fresh`, and nobody reads anew.
+    /// Whether it has a reading that `is_fresh`, and no caller reads anew.
     pub fn has(&self, is_fresh: impl Fn(&T) -> bool) -> bool {
         self.0.try_lock().is_ok_and(|kept| matches!(&*kept, Some(Ok(reading)) if is_fresh(reading)))
     }

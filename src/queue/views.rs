@@ -65,7 +65,7 @@ pub struct StatsView {
     pub hour: EventSummary,
     /// The events of the last minute by topic.
     pub by_topic: EventsByTopic,
-    /// The processes whose events these are. One that has not heard yet that somebody looks is missing.
+    /// The processes whose events these are. One that has not seen the watch notice yet is missing.
     pub processes: Vec<ProcessView>,
 }
 
@@ -133,7 +133,7 @@ impl KeptTimelines {
     /// Where a timeline is kept, if there is still room after those that are no longer fresh were removed.
     fn find(&self, of: &TimelineOf, span: Span, now: Timestamp) -> Kept {
         let is_needed = |span: Span, kept: &Kept| {
-            // Somebody reads it, or it is fresh.
+            // A caller reads it, or it is fresh.
             Arc::strong_count(kept) > 1 || kept.has(|view| is_fresh(view, span, now))
         };
         let mut timelines = self.0.lock().expect("no code panics while it holds the timelines");
@@ -169,7 +169,7 @@ mod tests {
             let timeline = Timeline { counts: vec![0], totals: Totals::default() };
             let view = TimelineView { now, timeline, topics: Vec::new() };
             let reading = kept.get(|_| false, std::future::ready(Ok(view)));
-            reading.now_or_never().expect("nobody else reads it").expect("is read");
+            reading.now_or_never().expect("no other caller reads it").expect("is read");
         };
         let len = || timelines.0.lock().expect("not poisoned").len();
         (0..1_000).for_each(|minute| read(minute, now));

@@ -392,7 +392,7 @@ impl Drop for Dispatch {
         if self.ended {
             return;
         }
-        // Nobody else answers polls that do not wait, and announcements during the dispatch are lost to the others.
+        // Only the dispatch answers non-blocking polls, and the others have missed announcements that came during it.
         let failed = self.waiters.lock().by_topic.remove(&self.outlet.topic).unwrap_or_default();
         let error = Error::Unavailable("the search for ready jobs failed".to_owned());
         failed.waiters.values().for_each(|waiter| waiter.answer(Err(error.clone())));

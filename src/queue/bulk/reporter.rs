@@ -74,7 +74,7 @@ impl Reporter {
                 () = self.clock.sleep(INTERVAL) => {}
             }
         }
-        // A request that nobody deletes is displaced by later ones.
+        // If the delete fails, later requests displace this one.
         let deleted = self.store.notices().delete(NoticeKind::StopRequest, operation.id.as_str()).await;
         self.log_result(deleted.err().as_ref());
         drop(reported);
