@@ -164,7 +164,7 @@ impl Failure {
         self.document.is_some()
     }
 
-    /// The problem document in one line: that of the server, or one with the same members as far as they apply.
+    /// The problem document in one line: that of the server, or one with its members `code` and `detail`.
     pub fn problem(&self) -> String {
         let of_server = self.document.as_deref().and_then(|bytes| std::str::from_utf8(bytes).ok());
         let is_object = |text: &&str| serde_json::from_str::<serde_json::Map<_, _>>(text).is_ok();

@@ -28,7 +28,7 @@ pub(super) enum Ready {
     Line(Vec<u8>),
     /// A line of more than 64 MiB.
     TooLong,
-    /// Whoever writes the lines has to be waited for.
+    /// The writer has not completed the next line yet.
     Later,
     /// There are no more.
     End,
@@ -86,11 +86,11 @@ impl LineSource {
     }
 }
 
-/// Whether a read would not wait: files always, pipes if they have bytes or nobody writes to them any more.
+/// Whether a read returns at once: files always, pipes if they have bytes or their writer has gone.
 pub(super) fn is_readable(file: &File) -> bool {
     let mut file = [PollFd::new(file, PollFlags::IN)];
     let polled = poll(&mut file, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-    // What cannot be asked is read.
+    // A file that cannot be polled is read.
     polled.map_or(true, |ready| ready > 0)
 }
 

@@ -49,7 +49,7 @@ impl Output {
         self.is_text
     }
 
-    /// Whether nobody reads stdout any more.
+    /// Whether the reader of stdout has gone.
     pub fn is_closed(&self) -> bool {
         self.is_closed.get()
     }
@@ -84,7 +84,7 @@ impl Output {
     /// Prints a failure to stderr. Returns how the command ends.
     pub fn fail(&self, failure: &Failure) -> Exit {
         if matches!(failure.exit, Exit::Signal(_)) {
-            // Whoever sent the signal knows.
+            // The sender of the signal knows.
         } else if self.has_problems {
             print_to_stderr(&format!("{}\n", failure.problem()));
         } else {

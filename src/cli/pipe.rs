@@ -1,4 +1,4 @@
-//! What becomes of bytes that were written to stdout when it is a pipe. Does not know what they mean.
+//! Whether the reader of stdout, if it is a pipe, took the bytes that were written. Does not know what they mean.
 
 use std::{io::stdout, time::Duration};
 

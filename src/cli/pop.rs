@@ -153,8 +153,8 @@ fn line(wording: &Wording, job: &ReservedJob) -> String {
     )
 }
 
-/// Gives jobs back that nobody has seen, unless they are no longer reserved. Those for which that fails come back after
-/// their TTR.
+/// Releases jobs that the reader of stdout has not read, unless they are no longer reserved. If a release fails, its
+/// job and those after it come back after their TTR.
 async fn give_back(session: &Session, jobs: impl Iterator<Item = Popped>) -> Result<(), Failure> {
     let release =
         ReleaseRequest { due: Some(Due::Delay(Duration::ZERO)), reason: Some("not printed".to_owned()) };

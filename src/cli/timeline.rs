@@ -68,7 +68,7 @@ fn delayed(timeline: &Timeline) -> u64 {
     timeline.counts.iter().fold(timeline.outside, |all, count| all.saturating_add(*count))
 }
 
-/// A timeline as lines of at most `columns`, as far as figures fit.
+/// A timeline as lines. Bars keep a line within `columns`; figures alone may exceed it.
 fn draw(topic: Option<&str>, timeline: &Timeline, wording: &Wording, columns: usize) -> String {
     let mut lines = vec![
         format!(

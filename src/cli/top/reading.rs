@@ -23,7 +23,7 @@ pub(super) struct Answers {
 /// The figures that are shown.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// When it was, by the server's clock as far as that is known.
+    /// When it was: by the server's clock with `stats`, otherwise by this machine's.
     pub now: Timestamp,
     pub version: Version,
     /// None if the token is for some topics.

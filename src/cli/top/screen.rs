@@ -268,7 +268,7 @@ mod tests {
         drop(command);
         let reader = std::thread::spawn(move || {
             let (mut terminal, mut output, mut bytes) = (File::from(terminal), Vec::new(), [0; 4_096]);
-            // The terminal ends for its reader once nobody has it open.
+            // Reads end once no process has the terminal open.
             while let Ok(read @ 1..) = terminal.read(&mut bytes) {
                 output.extend_from_slice(&bytes[..read]);
             }

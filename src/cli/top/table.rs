@@ -61,7 +61,7 @@ struct Filled {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub text: String,
-    /// Whether the topic has ready jobs that nobody polls for.
+    /// Whether the topic has ready jobs and no poll waits for them.
     pub has_mark: bool,
 }
 
@@ -139,7 +139,7 @@ fn longest(cells: &[impl AsRef<str>], at_least: usize) -> usize {
     cells.iter().map(|cell| cell.as_ref().chars().count()).fold(at_least, usize::max)
 }
 
-/// Whether ready jobs wait for a poll that nobody makes.
+/// Whether ready jobs can be popped and no poll waits for them.
 fn is_unattended(topic: &Topic) -> bool {
     topic.counts.ready > 0 && topic.waiting == 0 && !topic.settings.has_callback && !topic.paused.delivery
 }

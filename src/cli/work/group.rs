@@ -57,7 +57,7 @@ impl ProcessGroup {
     /// Sends a signal to every process of the group.
     pub fn signal(&self, signal: Signal) {
         if !self.is_collected {
-            // Fails only if there is nobody left whom this process may signal.
+            // Fails only if no process is left that this one may signal.
             let _ = kill_process_group(self.leader, signal);
         }
     }

@@ -53,8 +53,8 @@ impl<F: Fn(&str) -> Vec<u8>> LineReader<F> {
         }
     }
 
-    /// Passes on what is in the pipe after the command's end, as far as there is room, and the last line also without its
-    /// end. Returns the last line that was not blank.
+    /// Passes on what is left in the pipe after the command's end, also a last line without its end. Lines for which
+    /// there is no room are dropped. Returns the last line that was not blank.
     pub async fn finish(mut self) -> Option<String> {
         let (mut chunk, mut read) = ([0; CHUNK_BYTES], 0);
         // The kernel is asked, and not the runtime, which may not have heard of the last bytes yet.

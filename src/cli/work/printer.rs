@@ -73,7 +73,7 @@ impl Printer {
         let (sink, mut lines) = mpsc::channel::<Vec<u8>>(MAX_WAITING);
         let (done, ended) = std::sync::mpsc::channel();
         std::thread::Builder::new().name("output".to_owned()).spawn(move || {
-            // Jobs go on when nobody reads any more.
+            // Write errors are ignored: jobs go on after the reader of stdout has gone.
             while let Some(bytes) = lines.blocking_recv() {
                 let mut stdout = std::io::stdout().lock();
                 let _ = stdout.write_all(&bytes).and_then(|()| stdout.flush());
@@ -94,7 +94,7 @@ impl Printer {
         let mut lines = Vec::new();
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let text = format!("{lost} lines were not printed, because nobody read them in time");
+            let text = format!("{lost} lines were not printed, because the reader of stdout was too slow");
             let lost = Entry { job: None, event: "gap", text, fields: json!({ "lines": lost }) };
             lines.extend(self.line(&lost));
         }
