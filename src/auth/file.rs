@@ -1,5 +1,5 @@
 //! The file of tokens: TOML with one `[[token]]` per client. An error names the entry and the key, and never quotes a
-//! value, since somebody may have pasted a token in place of its hash.
+//! value, since an operator may have pasted a token in place of its hash.
 
 use std::{collections::HashSet, path::Path, sync::Arc};
 

@@ -69,7 +69,7 @@ impl Tokens {
     }
 
     /// The client that `token` belongs to. The duration of the search reveals nothing useful: the position in the map
-    /// depends on a hash of the token, which nobody can choose, and hashes are compared in constant time.
+    /// depends on a hash of the token, which no client can choose, and hashes are compared in constant time.
     fn find(&self, token: &[u8]) -> Option<&Caller> {
         self.0.get(&TokenHash::new(token))
     }

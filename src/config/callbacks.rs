@@ -13,7 +13,7 @@ use crate::job::{AddressPolicy, AddressRange, Delay, Host, Origin, RetrySchedule
 /// Section `[callbacks]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallbackSettings {
-    /// Most calls at the same time; with 0 this process calls nobody.
+    /// Most calls at the same time; with 0 this process makes none.
     pub max_calls: usize,
     /// Most calls at the same time to one host number.
     pub max_calls_per_host: usize,
@@ -50,8 +50,8 @@ impl CallbackSettings {
     /// The key of [`in_jobs`](Self::in_jobs).
     pub const IN_JOBS: &str = "callbacks.in_jobs";
 
-    /// `is_local` says whether the server listens on loopback without tokens. Whoever can call it then could also connect
-    /// to private networks and to this machine himself.
+    /// `is_local` says whether the server listens on loopback without tokens. A client that can call such a server can
+    /// also connect to private networks and to this machine by itself.
     pub(super) fn read(reader: &mut Reader<'_>, is_local: bool) -> Self {
         let (networks, has_auto_networks) = networks(reader, is_local);
         Self {
@@ -72,7 +72,7 @@ impl CallbackSettings {
     }
 
     /// The key of the setting that forbids calls of this origin, or `None`. The addresses of a name are known only when it
-    /// is called, so whoever connects checks each with [`networks`](Self::networks).
+    /// is called, so the code that connects checks each with [`networks`](Self::networks).
     #[must_use]
     pub fn forbidden_by(&self, origin: &Origin) -> Option<&'static str> {
         if origin.scheme == Scheme::Http && !self.allow_http {

@@ -189,9 +189,9 @@ fn check_listening(config: &Config, reader: &mut Reader<'_>) {
     }
 }
 
-/// Refuses settings of Redis with the embedded engine: whoever sets them wants to use Redis, but the jobs would be stored
-/// in a directory. A file that names the engine may contain the defaults of Redis, as the output of `linger config show`
-/// does.
+/// Refuses settings of Redis with the embedded engine: an operator who sets them wants to use Redis, but the jobs would
+/// be stored in a directory. A file that names the engine may contain the defaults of Redis, as the output of
+/// `linger config show` does.
 fn check_unused_redis(reader: &mut Reader<'_>) {
     if !reader.is_text("store.engine", "embedded") {
         return;

@@ -157,7 +157,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads a secret from a file. The error does not quote the path, since somebody may have set the secret in its place.
+/// Reads a secret from a file. The error does not quote the path, since an operator may have set the secret in its
+/// place.
 fn read_secret(path: &Path) -> Result<Secret, ValueProblem> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("names a file that cannot be read: {error}"))?;

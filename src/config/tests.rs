@@ -249,7 +249,7 @@ fn settings_of_redis_beside_the_embedded_engine_are_refused_with_the_remedy() {
     let remedy = "is set, but store.engine is \"embedded\" and does not use it: set store.engine = \"redis\" \
                   (--store redis, LINGER__STORE__ENGINE=redis), or leave it out";
     let refused = [format!("redis.url: {remedy}")];
-    // The default value too: whoever sets it means a Redis on this machine.
+    // The default value too: an operator who sets it means a Redis on this machine.
     assert_eq!(faults("", &[("LINGER__REDIS__URL", url)]), refused);
     assert_eq!(faults(&format!("[redis]\nurl = '{url}'"), &[]), refused);
     assert_eq!(faults("[store]\nengine = 'embedded'\n[redis]\nurl = 'redis://10.0.0.5'", &[]), refused);

@@ -40,7 +40,7 @@ pub struct AppState {
     /// For the page of metrics alone, so that slow readers of jobs cannot hide it.
     pub(super) metrics_budget: ByteBudget,
     pub(super) refusal_log: Arc<RefusalLog>,
-    /// `None` if this process calls nobody.
+    /// `None` if callbacks are disabled in this process.
     pub(super) callbacks: Option<Callbacks>,
     pub(super) ui: UiSettings,
     /// `None` if this process does not detect that it was paused.

@@ -68,8 +68,8 @@ fn has_user(authority: &Authority) -> bool {
     authority.as_str().contains('@')
 }
 
-/// Whether nobody else can have bound `host` to this server: it is an address, a name that never leaves the machine
-/// (RFC 6761), or a configured name.
+/// Whether no foreign DNS entry can make `host` lead to this server: it is an address, a name that never leaves the
+/// machine (RFC 6761), or a configured name.
 fn is_own(host: &str, options: &HttpOptions) -> bool {
     let host = host.trim_end_matches('.');
     let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);

@@ -55,7 +55,7 @@ impl RouteSpec {
         Self { path, required, kind: RouteKind::Call, large_body: false, has_handler: true }
     }
 
-    /// For requests that match no route. Nobody learns without a token which routes exist.
+    /// For requests that match no route. A client without a token does not learn which routes exist.
     pub const UNKNOWN: Self = Self {
         kind: RouteKind::Unknown,
         has_handler: false,

@@ -143,8 +143,8 @@ impl Route {
         self
     }
 
-    /// The methods that this route answers. axum answers `HEAD` by running the handler of `GET`, which would pop a job
-    /// for nobody.
+    /// The methods that this route answers. axum routes `HEAD` to the handler of `GET`; for a pop that would reserve a
+    /// job and discard it.
     fn allowed_methods(&self) -> &'static [&'static str] {
         match self.method.as_str() {
             "GET" if self.spec.kind != RouteKind::Delivery => &["GET", "HEAD"],

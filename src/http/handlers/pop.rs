@@ -108,9 +108,9 @@ struct DeliveryBody {
     pending: Option<(Bytes, Delivery)>,
 }
 
-/// A body of `bytes` that accepts `delivery` when hyper takes the bytes. After that nobody can know whether the client
-/// received them, and the TTR decides. If a reservation has ended by then, the response is cut off and nothing is
-/// delivered.
+/// A body of `bytes` that accepts `delivery` when hyper takes the bytes. After that the server cannot know whether the
+/// client received them, and the TTR decides. If a reservation has ended by then, the response is cut off and nothing
+/// is delivered.
 fn delivery_body(bytes: Vec<u8>, delivery: Delivery) -> Body {
     Body::new(DeliveryBody { pending: Some((bytes.into(), delivery)) })
 }
