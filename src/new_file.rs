@@ -54,10 +54,10 @@ mod tests {
             let partial = partial_path(&target);
             assert_eq!(directory_of(&partial), directory.path());
             fs::write(&partial, "whole").expect("writes");
-            fs::write(&target, "of somebody else").expect("writes");
+            fs::write(&target, "of another process").expect("writes");
             let error = rename(&partial, &target).expect_err("the name is taken");
             assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-            assert_eq!(fs::read(&target).expect("reads"), b"of somebody else");
+            assert_eq!(fs::read(&target).expect("reads"), b"of another process");
             fs::remove_file(&target).expect("is removed");
             rename(&partial, &target).expect("the name is free");
             assert_eq!(fs::read(&target).expect("reads"), b"whole");

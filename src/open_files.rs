@@ -4,8 +4,8 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit to `wanted`, as far as the hard limit allows, and never lowers it. Returns what it is now; `None`
-/// is unlimited.
+/// Raises the soft limit to `wanted`, or to the hard limit if that is lower, and never lowers it. Returns what it is
+/// now; `None` is unlimited.
 ///
 /// # Errors
 /// If it cannot be changed; it is as it was then.

@@ -56,7 +56,7 @@ impl ManualClock {
         self.lock().wall_ahead_ms += step_ms;
     }
 
-    /// Whether somebody sleeps until exactly this moment, in microseconds.
+    /// Whether a task sleeps until exactly this moment, in microseconds.
     #[must_use]
     pub fn has_sleeper_until(&self, wake_us: i64) -> bool {
         self.lock().sleepers.range((wake_us, 0)..=(wake_us, u64::MAX)).any(|(_, wake)| !wake.is_closed())

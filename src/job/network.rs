@@ -1,4 +1,5 @@
-//! Which addresses may be called. Knows no names: whoever connects checks each address that a name resolves to.
+//! Which addresses may be called. Knows no names: the code that connects checks each address that a name
+//! resolves to.
 //!
 //! An IPv6 address that stands for an IPv4 address is judged as that one, so that it cannot be used to get round a rule.
 
@@ -298,7 +299,7 @@ const GLOBAL_UNICAST: Network = Network::v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 /// IANA's registries of special-purpose addresses, without what is part of another entry, and IPv4 multicast:
 /// <https://www.iana.org/assignments/iana-ipv4-special-registry>, <https://www.iana.org/assignments/multicast-addresses>
 /// and <https://www.iana.org/assignments/iana-ipv6-special-registry>. Some entries can be reached from the internet, but
-/// nobody receives callbacks there.
+/// no endpoint receives callbacks there.
 const SPECIAL_PURPOSE: &[Network] = &[
     // This network, and the address of no host, which connects to this machine.
     Network::v4(0, 0, 0, 0, 8),

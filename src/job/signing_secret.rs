@@ -72,7 +72,7 @@ impl SigningKey {
         &self.0
     }
 
-    /// The text that [`parse`](Self::parse) reads. It is shown once, to whoever adds the secret.
+    /// The text that [`parse`](Self::parse) reads. It is shown once, to the client that adds the secret.
     #[must_use]
     pub fn reveal(&self) -> String {
         format!("{}{}", Self::PREFIX, STANDARD.encode(&self.0))

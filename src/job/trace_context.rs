@@ -68,7 +68,7 @@ impl TraceContext {
         self.span_id
     }
 
-    /// Whether whoever sent it records the trace.
+    /// Whether its sender records the trace.
     #[must_use]
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0

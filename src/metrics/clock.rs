@@ -37,7 +37,7 @@ impl ClockMetrics {
         self.drift_seconds.set(seconds);
     }
 
-    /// Counts that somebody set the system's clock.
+    /// Counts that the system's clock was set.
     pub fn count_step(&self) {
         self.steps.inc();
     }

@@ -62,7 +62,7 @@ impl StoreReading {
         self.topic(Some(label)).paused.extend(what);
     }
 
-    /// Records the space that the store takes, and what is left, as far as they are known.
+    /// Records the space that the store takes, and what is left; `None` if it is not known.
     pub fn space(&mut self, used_bytes: Option<u64>, free_bytes: Option<u64>) {
         (self.used_bytes, self.free_bytes) = (used_bytes, free_bytes);
     }

@@ -1,8 +1,8 @@
 //! Spans of what happens to traced jobs, sent to a collector by OTLP over HTTP.
 //!
 //! A job has spans if its trace context says that its trace is recorded; no trace begins here otherwise. Its add belongs to
-//! the trace of whoever adds it. Each delivery is a trace of its own, since that of the add has often long ended, with a
-//! link to the span that the job comes from; what the server knows of the delivery's end belongs to it.
+//! the trace of the request that adds it. Each delivery is a trace of its own, since that of the add has often long
+//! ended, with a link to the span that the job comes from; what the server knows of the delivery's end belongs to it.
 //!
 //! Written by hand: it needs one message of the protocol, whose JSON is stable. The libraries for it bring an HTTP client
 //! of their own, threads and a second runtime.

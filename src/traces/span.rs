@@ -44,7 +44,7 @@ pub enum AttributeValue {
     Number(i64),
 }
 
-/// The ids of the span of a delivery. They follow from its receipt, so that nobody has to remember them.
+/// The ids of the span of a delivery. They follow from its receipt, so that no state is kept for them.
 fn delivery_span(receipt: &Receipt) -> ([u8; 16], [u8; 8]) {
     let hash = |what: &[u8]| xxh3_128(&[what, receipt.as_bytes()].concat()).max(1);
     let span_id = (hash(b"span") as u64).max(1);
@@ -52,7 +52,7 @@ fn delivery_span(receipt: &Receipt) -> ([u8; 16], [u8; 8]) {
 }
 
 impl TraceSpan {
-    /// A span of the server in the trace of whoever called it.
+    /// A span of the server in the trace of the client that called it.
     pub fn child_of(trace: &TraceContext, what: &'static str, topic: &Topic, times: (i64, i64)) -> Self {
         let state = trace.tracestate().map(Into::into);
         let span = Self::new((trace.trace_id(), new_id()), Some(trace.span_id()), what, topic, times);
