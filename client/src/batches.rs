@@ -37,7 +37,7 @@ struct Finish<'a> {
     receipt: Option<&'a str>,
 }
 
-/// The calls as data, for those who send them with [`Client::send`] and read the answer themselves.
+/// The calls as data, for callers that send them with [`Client::send`] and read the response themselves.
 impl Request {
     /// Adds up to 1,000 jobs, each of which has an id: [`NewJob`], or JSON that says the same.
     #[must_use]

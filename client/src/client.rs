@@ -308,7 +308,7 @@ mod tests {
         let failure = client.version().await.expect_err("no answer comes");
         assert_eq!(failure.to_string(), "version: no answer within 50ms");
         drop(listener);
-        let failure = client.version().await.expect_err("nobody listens");
+        let failure = client.version().await.expect_err("no server listens");
         assert!(matches!(failure, Error::NotConnected { is_permanent: false, .. }), "{failure:?}");
     }
 

@@ -39,7 +39,7 @@ struct Requeue {
     due: Option<Due>,
 }
 
-/// The calls as data, for those who send them with [`Client::send`] and read the answer themselves.
+/// The calls as data, for callers that send them with [`Client::send`] and read the response themselves.
 impl Request {
     /// Adds a job. Is repeated only when the job has an id, by which the server recognises the repeat.
     #[must_use]
@@ -132,7 +132,7 @@ impl Client {
         if response.status == 204 { Ok(None) } else { response.read().map(Some) }
     }
 
-    /// Finishes a job: it is done and gone. Without a receipt, whoever holds it.
+    /// Finishes a job: it is done and gone. Without a receipt, whichever client holds it.
     pub async fn finish(&self, id: &str, receipt: Option<&str>) -> Result<(), Error> {
         self.send(&Request::finish(id, receipt)).await?.done().map(drop)
     }

@@ -1,7 +1,7 @@
 //! Typed calls to a Linger server over one HTTP client. Depends on nothing of the server: what it knows of the
 //! API is in `openapi.yaml`.
 //!
-//! A [`Client`] keeps a pool of connections and repeats a failed call for a bounded time, as far as a repeat is
+//! A [`Client`] keeps a pool of connections and repeats a failed call for a bounded time if a repeat is
 //! safe ([`Repeat`]). [`Client::single_connection`] gives one that has one connection and never repeats, which
 //! is what a measurement needs.
 //!

@@ -332,7 +332,7 @@ pub struct TopicSettings {
     /// Whether a finish needs the receipt.
     #[serde(default)]
     pub require_receipt: bool,
-    /// Whether the server calls a URL for the jobs, so that nobody pops them.
+    /// Whether the server calls a URL for the jobs, so that workers cannot pop them.
     #[serde(default, rename = "callback", deserialize_with = "has_url")]
     pub has_callback: bool,
 }

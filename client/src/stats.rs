@@ -98,7 +98,7 @@ pub struct Process {
     pub version: String,
 }
 
-/// The calls as data, for those who send them with [`Client::send`] and read the answer themselves.
+/// The calls as data, for callers that send them with [`Client::send`] and read the response themselves.
 impl Request {
     /// Counts delayed jobs by due time.
     #[must_use]

@@ -59,7 +59,7 @@ impl TopicSort {
     }
 }
 
-/// The calls as data, for those who send them with [`Client::send`] and read the answer themselves.
+/// The calls as data, for callers that send them with [`Client::send`] and read the response themselves.
 impl Request {
     /// Reads a topic.
     #[must_use]

@@ -1,5 +1,5 @@
 //! One attempt of a job, from its delivery to what is reported of it: decides what happens when. Pure: the time is
-//! given, and whoever drives it sends the calls and runs the job.
+//! given, and its driver sends the calls and runs the job.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{
     outcome::{Ended, Report, Verdict, reason},
 };
 
-/// What becomes of a running job whose lease is lost.
+/// What the worker does with a running job whose lease is lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnLost {
     /// It is ended, before another worker can have the job.
@@ -27,7 +27,7 @@ pub struct Limits {
     pub timeout: Duration,
     /// How long after it was asked to end it is killed.
     pub kill_after: Duration,
-    /// What becomes of it if its lease is lost.
+    /// What the worker does with it if its lease is lost.
     pub on_lost: OnLost,
 }
 

@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// How long reports may be tried after the last job was told to end.
 const REPORT_TIME: Duration = Duration::from_secs(5);
-/// The same after jobs were killed because somebody is in a hurry.
+/// The same after the jobs were killed at a third signal.
 const SHORT_REPORT_TIME: Duration = Duration::from_secs(1);
 
 /// How urgently the jobs of a worker have to end; each includes those before it.
@@ -18,7 +18,7 @@ pub(crate) enum Stop {
     Terminate,
     /// They are killed.
     Kill,
-    /// Nobody waits for them any longer, nor for an answer to a report.
+    /// The worker waits no longer, neither for them nor for answers to reports.
     Abandon,
 }
 

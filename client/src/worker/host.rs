@@ -1,4 +1,4 @@
-//! What a worker needs of its surroundings: somebody who runs jobs, makes clients and hears what happens.
+//! What a worker needs of its surroundings: a [`Host`] that runs jobs, makes clients and receives events.
 
 use std::{sync::Arc, time::Duration};
 
@@ -53,7 +53,7 @@ pub enum Event<'a> {
         job: &'a ReservedJob,
         /// What was reported of it.
         report: &'a Report,
-        /// What became of the report.
+        /// The result of the report.
         outcome: &'a Outcome,
         /// How long it ran; none if it was not started.
         took: Option<Duration>,
@@ -84,7 +84,7 @@ pub enum Event<'a> {
     Hurry(u32),
 }
 
-/// What became of a report.
+/// The result of a report.
 #[derive(Debug)]
 pub enum Outcome {
     /// The server has it, and the job as it is now unless it is gone.

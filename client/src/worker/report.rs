@@ -16,7 +16,7 @@ use crate::{
     model::{Due, Job, ReleaseRequest, ReservedJob},
 };
 
-/// Sends a report until it is answered, or nobody waits for that any longer.
+/// Sends a report until the server answers it, or the worker waits for that no longer.
 pub(crate) async fn report<H: Host>(
     shared: &Shared<H>,
     job: &ReservedJob,
