@@ -110,7 +110,7 @@ async fn change(bench: &Bench, (topic, count): &Filled) -> Result<i64, Failure> 
     };
     let operation = bench.progress.guard(name, wanted, Duration::ZERO, changing).await?;
     let elapsed_us = now_us() - begun_us;
-    // Nobody else changes jobs of this topic, so none is skipped.
+    // No other client changes jobs of this topic, so none is skipped.
     if operation.state == "done" && operation.changed == wide(wanted) {
         return Ok(elapsed_us);
     }

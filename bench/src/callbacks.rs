@@ -257,7 +257,7 @@ impl Hanging {
         self.receivers.iter().map(Receiver::in_progress).sum()
     }
 
-    /// Has nobody called any more, and closes the connections.
+    /// Removes the URLs of the topics, so that the server makes no more calls, and closes the connections.
     async fn stop(self) -> Result<(), Failure> {
         let connection = Connection::new(&self.bench.server);
         for topic in &self.topics {

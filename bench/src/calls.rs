@@ -65,7 +65,7 @@ impl Connection {
         expect_all(self.0.add_batch(jobs).await?, "batch add", 201)
     }
 
-    /// Adds one job, which nobody has added before; when the server made it, by the server's clock.
+    /// Adds one job; fails if the server has it already. Returns when it was made, by the server's clock.
     pub async fn add_one(&self, job: &NewJob) -> Result<Timestamp, Failure> {
         let added = self.0.add(job).await?;
         if added.is_repeat {
@@ -103,7 +103,7 @@ impl Connection {
         Ok(found.map_or_else(Default::default, |topic| (topic.counts, topic.waiting)))
     }
 
-    /// Sets whom the server calls for the jobs of a topic; with no URL, nobody. Resets the other settings.
+    /// Sets the URL that the server calls for the jobs of a topic; `None` ends the calls. Resets the other settings.
     pub async fn set_callback(&self, topic: &str, url: Option<&str>) -> Result<(), Failure> {
         let settings = url.map_or_else(|| json!({}), |url| json!({"callback": {"url": url}}));
         Ok(self.0.put_settings(topic, &settings).await?)

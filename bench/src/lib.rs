@@ -86,7 +86,7 @@ pub fn run(plan: &Plan) -> Outcome {
     }
 }
 
-/// Raises the limit of open files as far as the connections need.
+/// Raises the limit of open files to what the connections need.
 fn raise_file_limit(plan: &Plan) -> Result<(), Failure> {
     let wanted = u64::try_from(most_connections(plan).saturating_add(OTHER_FILES)).unwrap_or(u64::MAX);
     let limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! Rest: what a server costs while nobody adds or pops a job.
+//! Rest: what a server costs while no client adds or pops a job.
 
 use std::time::Duration;
 

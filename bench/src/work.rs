@@ -46,7 +46,7 @@ impl Bench {
         Self { server, load, watch, progress, tally, report, topics, called }
     }
 
-    /// A topic that nobody uses, and that the token allows to delete.
+    /// A topic that no other client uses, and that the token allows this bench to delete.
     pub async fn new_topic(&self) -> Result<String, Failure> {
         let topic = format!("bench-{:016x}", rand::random::<u64>());
         // Purged before it has jobs: the bench does not begin what it cannot clean up.

@@ -25,7 +25,7 @@ pub struct Job {
 impl Job {
     /// The number that it was added as.
     pub fn number(&self) -> Result<usize, Failure> {
-        Ok(self.id.strip_prefix("job-").ok_or("a job of somebody else")?.parse()?)
+        Ok(self.id.strip_prefix("job-").ok_or("a job that this program did not add")?.parse()?)
     }
 }
 
