@@ -216,7 +216,7 @@ def end_oddly(job: Job) -> None:
 
 
 def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0", hook: str = "say") -> None:
-    """Runs jobs that say themselves what becomes of them. A job whose body is "wait" waits for a line with its id. The hook says
+    """Runs jobs whose bodies say how they end. A job whose body is "wait" waits for a line with its id. The hook says
     each event, and then may "raise" or "wait" for such a line; there may also be "none"."""
     gates: defaultdict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(0))
 

@@ -238,7 +238,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _is_readable(sock: socket.socket) -> bool:
-    """Whether the server has closed an idle connection, or sent what nobody asked for."""
+    """Whether the server has closed an idle connection, or sent bytes without a request."""
     if not hasattr(select, "poll"):
         return bool(select.select([sock], [], [], 0)[0])
     poll = select.poll()

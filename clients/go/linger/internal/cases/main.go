@@ -214,7 +214,7 @@ func endOddly(job *linger.Job) error {
 	return nil
 }
 
-// worker runs jobs that say themselves what becomes of them: `worker [PARALLEL [TTR_MS [DRAIN_MS [HOOK]]]]`. A job whose body is
+// worker runs jobs whose bodies say how they end: `worker [PARALLEL [TTR_MS [DRAIN_MS [HOOK]]]]`. A job whose body is
 // "wait" waits for a line with its id. The hook says each event, and then may "raise" or "wait" for such a line; there may also
 // be "none".
 func worker(numbers [3]int, hook string) {
