@@ -1,5 +1,5 @@
 //! Recognises files of another kind than expected by their first bytes, so that an error can say what they are. Does not know
-//! who reads them.
+//! which command reads them.
 
 /// What some editors put before text; JSON has none.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';

@@ -1,4 +1,4 @@
-//! What became of each job of a step: its due time, its deliveries, its finish. Owns what counts as lost, doubled
+//! The record of each job of a step: its due time, its deliveries, its finish. Owns what counts as lost, doubled
 //! and early; does no I/O.
 
 use std::{
@@ -27,7 +27,7 @@ pub struct Tally {
     pub(crate) early: AtomicU64,
 }
 
-/// What became of all jobs.
+/// The results of all jobs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     /// Jobs that the server took.

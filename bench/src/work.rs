@@ -55,7 +55,7 @@ impl Bench {
         Ok(topic)
     }
 
-    /// Sets whom the server calls for the jobs of a topic, until [`clean_up`](Self::clean_up).
+    /// Sets the URL that the server calls for the jobs of a topic, until [`clean_up`](Self::clean_up).
     pub async fn set_callback(&self, connection: &Connection, topic: &str, url: &str) -> Result<(), Failure> {
         lock(&self.called).push(topic.to_owned());
         connection.set_callback(topic, Some(url)).await
@@ -115,7 +115,7 @@ impl Bench {
     }
 }
 
-/// The jobs of one step: how they are made, and what became of them.
+/// The jobs of one step: how they are made, and the record of each.
 #[derive(Debug)]
 pub(crate) struct Jobs {
     pub topic: String,

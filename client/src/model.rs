@@ -266,7 +266,7 @@ pub struct ReservedJob {
     pub late: Duration,
 }
 
-/// What became of one item of a batch.
+/// The result of one item of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchItem {
     /// The status that a call for this item alone would have had.

@@ -122,7 +122,7 @@ impl Batch {
     }
 }
 
-/// What became of the lines so far.
+/// The results of the lines so far.
 struct Tally<'a> {
     session: &'a Session,
     /// The name of the file.

@@ -226,7 +226,7 @@ impl Session {
         self.output.print(|| text(object), json.get())
     }
 
-    /// Prints what became of a job whose call answers nothing: in JSON as an item of a batch.
+    /// Prints the result of a call whose response has no body: in JSON as an item of a batch.
     pub fn print_done(&self, response: Response, id: &str, done: &str) -> Result<(), Failure> {
         response.done().map_err(|error| self.failure(error))?;
         let json = format!(r#"{{"status":204,"id":{}}}"#, serde_json::Value::from(id));

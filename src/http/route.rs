@@ -31,7 +31,7 @@ pub(super) enum RouteKind {
     Page,
     /// The page of metrics.
     Metrics,
-    /// A page for orchestrators: open to everyone, under any host name.
+    /// A page for orchestrators: open to every client, under any host name.
     Probe,
     /// Matches no route.
     Unknown,

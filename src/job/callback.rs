@@ -1,4 +1,4 @@
-//! The callback of a job or a topic: whom to call, how, and how often, and the form in which both engines store it.
+//! The callback of a job or a topic: which URL to call, how, and how often, and the form in which both engines store it.
 //!
 //! Knows no network and no HTTP library. The settings of the server limit further which callbacks are accepted.
 

@@ -1,4 +1,4 @@
-//! What happened to a job: the last attempts that did not finish it, and by whom it was requeued or rescheduled.
+//! What happened to a job: the last attempts that did not finish it, and by which actor it was requeued or rescheduled.
 //!
 //! Both engines store the history as an attribute, the oldest entry first. An entry is, big-endian:
 //!

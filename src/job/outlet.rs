@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::{Origin, Topic};
 
 /// Identifies the host of a job's own callback in 8 bits: part of a keyed hash of scheme, host and port. Several hosts may
-/// share a number, but no client can choose with whom.
+/// share a number, but no client can choose which ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostNumber(pub u8);
 

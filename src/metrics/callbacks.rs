@@ -10,7 +10,7 @@ use prometheus_client::{
 
 use super::GaugeGuard;
 
-/// What became of a call.
+/// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallResult {
     /// The job is finished.
@@ -98,7 +98,7 @@ impl CallbackMetrics {
             in_flight: Gauge::default(),
             outlets: Family::default(),
         };
-        registry.register("linger_callbacks", "Calls by what became of them", metrics.calls.clone());
+        registry.register("linger_callbacks", "Calls by their result", metrics.calls.clone());
         registry.register(
             "linger_callback_failures",
             "Calls that failed, by the first word of the reason",
@@ -129,7 +129,7 @@ impl CallbackMetrics {
         GaugeGuard::new(&self.in_flight)
     }
 
-    /// Records what became of a call that took `took`.
+    /// Records the result of a call that took `took`.
     pub fn ended(&self, result: CallResult, took: Duration) {
         self.seconds.get_or_create(&DurationLabel { result: result.as_str() }).observe(took.as_secs_f64());
     }

@@ -151,7 +151,7 @@ impl QueueMetrics {
         self.with_label(topic, |label, _| self.waits.get_or_create(label).observe(waited.as_secs_f64()));
     }
 
-    /// Records what became of a call for a job of `topic`, and how long the call took.
+    /// Records the result of a call for a job of `topic`, and how long the call took.
     pub fn called(&self, topic: &str, result: CallResult, took: Duration) {
         self.callbacks.ended(result, took);
         self.with_label(topic, |label, _| self.callbacks.count(&label.topic, result));

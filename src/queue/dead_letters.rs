@@ -39,7 +39,7 @@ struct DeadChange<'a> {
     by: Option<&'a Actor>,
 }
 
-/// What became of some dead letters.
+/// The result of a change of some dead letters.
 struct Slice {
     examined: u64,
     changed: usize,

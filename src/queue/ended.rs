@@ -1,5 +1,5 @@
-//! The jobs that ended last in this process, so that a call for one that is gone learns how it ended. Only in memory, and
-//! bounded: it is a help for people, and no promise.
+//! The jobs that ended last in this process, so that a call for one that is gone learns how it ended. Only in memory,
+//! bounded, and no promise: it helps operators.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -34,14 +34,14 @@ impl EndKind {
     }
 }
 
-/// What became of a job.
+/// The end of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     /// How it ended.
     pub how: EndKind,
     /// When.
     pub at: Timestamp,
-    /// By whom, if that is known.
+    /// The actor that ended it, if that is known.
     pub by: Option<Actor>,
 }
 

@@ -27,7 +27,7 @@ const TOPICS: usize = 8;
 const KEEP: Duration = Duration::from_secs(2);
 const KEEP_LONG: Duration = Duration::from_secs(30);
 const DAY_MINUTES: usize = 24 * 60;
-/// Most timelines that are kept. A caller who asks for more different ones has each read for itself.
+/// Most timelines that are kept. Beyond that, each call reads its timeline anew.
 const MAX_KEPT: usize = 256;
 
 /// Which delayed jobs a timeline counts.

@@ -203,7 +203,7 @@ func (c *Client) Add(ctx context.Context, job NewJob) (*Job, error) {
 	return added, nil
 }
 
-// Added is what became of one job of AddMany.
+// Added is the result of one job of AddMany.
 type Added struct {
 	ID       string
 	Replayed bool

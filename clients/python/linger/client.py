@@ -84,7 +84,7 @@ class Job:
 
 @dataclass
 class Added:
-    """What became of one job of a batch."""
+    """The result of one job of a batch."""
 
     id: str
     replayed: bool  # the add found this job there: it repeats an earlier one

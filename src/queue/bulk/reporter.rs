@@ -30,7 +30,7 @@ pub(super) struct Reporter {
     pub failures: Arc<FailureLog>,
 }
 
-/// Lets those go on who wait for the last report, also after a panic.
+/// Lets callers that wait for the last report go on, also after a panic.
 struct ReportedOnDrop<'a>(&'a Operation);
 
 impl Drop for ReportedOnDrop<'_> {
