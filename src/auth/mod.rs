@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn without_tokens_everybody_is_accepted_and_new_tokens_replace_the_old() {
+    fn without_tokens_every_client_is_accepted_and_new_tokens_replace_the_old() {
         assert_eq!(authenticate(&Authenticator::open(), None), Ok(String::new()));
         let authenticator = authenticator();
         authenticator.replace(parse_tokens(&token_entry("b", "two", &[Scope::Add], &[])).expect("is valid"));

@@ -23,7 +23,7 @@ pub(super) struct ReadPermits {
 }
 
 impl ReadPermits {
-    /// For at most `max` callers that read lists, timelines or sorted topics.
+    /// For at most `max` callers that read lists, reasons, timelines or sorted topics.
     pub fn of_looks(clock: Arc<dyn Clock>, max: usize) -> Self {
         Self { permits: Semaphore::new(max), refusal: Error::Busy { limit: max }, clock }
     }
