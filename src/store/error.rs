@@ -7,7 +7,7 @@ pub enum Error {
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
     /// The store answers, and does not do it: it takes no writes, or not those of this process. The change did not happen
-    /// unless an earlier attempt at it was interrupted.
+    /// unless an attempt at it was interrupted.
     #[error("the store is unavailable: {cause}")]
     Refused {
         /// Why, in words that any client may read.

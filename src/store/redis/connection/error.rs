@@ -86,6 +86,21 @@ impl CallFault {
         }
     }
 
+    /// Whether the server answered that it does not do it, and why.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Demoted(_) => true,
+            Self::Transient(cause) | Self::Refused(cause) => reason(cause).is_some(),
+            Self::OutOfMemory(_)
+            | Self::UnknownScript
+            | Self::Moved
+            | Self::Ask(_)
+            | Self::Late
+            | Self::Emptied
+            | Self::Damaged(_) => false,
+        }
+    }
+
     /// The error of the operation when the call is not retried.
     pub fn into_error(self) -> Error {
         match self {

@@ -87,7 +87,7 @@ impl ScriptClient {
         let retry_until_us = started_us.saturating_add(micros(retry_for));
         let give_up_us = started_us.saturating_add(micros(retry_for.max(timeout)));
         let (mut next, mut pause, mut retried) = (NextAttempt::default(), PAUSE.0, false);
-        let (mut effective_until_us, mut last_fault) = (started_us, None);
+        let (mut effective_until_us, mut last_refusal) = (started_us, None);
         loop {
             // The first attempt is made even while closing: it may return jobs that were reserved meanwhile.
             if retried && self.context.closing.is_cancelled() {
@@ -116,6 +116,7 @@ impl ScriptClient {
                 Err(error) => CallFault::classify(error),
             };
             retried = true;
+            let cut_off = clock.now_micros() >= give_up_us;
             if matches!(
                 fault,
                 CallFault::Refused(_)
@@ -127,13 +128,12 @@ impl ScriptClient {
             }
             let node = node.as_ref().ok().map(|(node, _)| node);
             if !self.prepare_retry(&fault, call.slot, node, retry_until_us, &mut next).await {
-                let now_us = clock.now_micros();
-                if now_us.saturating_add(micros(pause)) >= retry_until_us {
-                    // An attempt that was cut off says less than the one before it: the server may well answer.
-                    let told = last_fault.filter(|_| now_us >= give_up_us).unwrap_or(fault);
-                    return Err(self.give_up(&call, told, effective_until_us).await);
+                if clock.now_micros().saturating_add(micros(pause)) >= retry_until_us {
+                    // An attempt that was cut off does not say why the server refused the one before it.
+                    let why = last_refusal.filter(|_| cut_off).unwrap_or(fault);
+                    return Err(self.give_up(&call, why, effective_until_us).await);
                 }
-                last_fault = Some(fault);
+                last_refusal = fault.is_refusal().then_some(fault);
                 clock.sleep(pause).await;
                 pause = (pause * 2).min(PAUSE.1);
             }

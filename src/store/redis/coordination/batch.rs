@@ -90,7 +90,7 @@ impl<C: BatchCall> CallBatcher<C> {
             Ok(items) => {
                 let mut in_flight = CallInFlight { batcher: self.0.clone(), shard, fault: None };
                 let outcomes = self.0.call.call(shard, items, since_us).await;
-                in_flight.fault = outcomes.as_ref().err().cloned();
+                in_flight.fault = reason_of(&outcomes);
                 outcomes
             }
             Err(queued) => self.wait(shard, queued).await,
@@ -160,7 +160,7 @@ impl<C: BatchCall> BatchQueue<C> {
 struct CallInFlight<C: BatchCall> {
     batcher: Arc<BatcherState<C>>,
     shard: Shard,
-    /// Why it failed, if it did.
+    /// Why the store did nothing, if that is why it failed.
     fault: Option<Error>,
 }
 
@@ -193,7 +193,7 @@ async fn serve<C: BatchCall>(mut in_flight: CallInFlight<C>, requests: Vec<Batch
         requests.into_iter().map(|request| (request.items, request.reply)).unzip();
     let items = items.into_iter().flatten().collect();
     let outcomes = in_flight.batcher.call.call(in_flight.shard, items, since_us).await;
-    in_flight.fault = outcomes.as_ref().err().cloned();
+    in_flight.fault = reason_of(&outcomes);
     let mut outcomes = outcomes.map(Vec::into_iter);
     for (caller, count) in callers.into_iter().zip(counts) {
         let share = outcomes.as_mut().map(|outcomes| outcomes.by_ref().take(count).collect());
@@ -202,6 +202,30 @@ async fn serve<C: BatchCall>(mut in_flight: CallInFlight<C>, requests: Vec<Batch
     }
 }
 
+/// The error of a call if it is about the store, and so true of other calls, too. Other errors are about the change that
+/// was made or the records that were read.
+fn reason_of<T>(outcomes: &Result<T>) -> Option<Error> {
+    outcomes.as_ref().err().filter(|error| error.is_unavailable()).cloned()
+}
+
 fn not_in_time() -> Error {
     Error::Unavailable("earlier calls were not answered in time".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_faults_of_the_store_are_passed_on_to_calls_that_were_not_made() {
+        let refused = Error::Refused { reason: String::new(), cause: String::new() };
+        for (error, is_passed_on) in [
+            (Error::Unavailable(String::new()), true),
+            (refused, true),
+            (Error::NotDurable(String::new()), false),
+            (Error::Damaged(String::new()), false),
+        ] {
+            assert_eq!(reason_of::<()>(&Err(error.clone())).is_some(), is_passed_on, "{error}");
+        }
+    }
 }
