@@ -123,7 +123,8 @@ impl Wording {
     fn entry(&self, entry: &HistoryEntry) -> String {
         let number = entry.n.map_or(String::new(), |n| format!(" {n}"));
         let mut parts = vec![self.moment(entry.at), format!("{}{number}", entry.kind)];
-        let ended = |took| entry.ended.as_ref().map(|ended| format!("{ended} after {took}"));
+        let ended =
+            |took| entry.ended.as_ref().map(|ended| format!("{} after {took}", ended.replace('_', " ")));
         parts.extend(entry.took.map(span).and_then(ended));
         parts.extend(entry.by.as_deref().map(by));
         parts.extend(entry.reason.as_deref().map(escape_line).map(Cow::into_owned));
@@ -301,6 +302,7 @@ mod tests {
         let job = job(r#""state":"ready","due_at":"2026-11-22T06:09:00.000Z","attempts":1,"history":[
                 {"kind":"attempt","at":"2026-11-22T06:08:00.000Z","n":1,"took":0.08,"ended":"released","by":"w1",
                  "reason":"exit 1"},
+                {"kind":"attempt","at":"2026-11-22T06:08:30.000Z","n":2,"took":20,"ended":"timed_out"},
                 {"kind":"rescheduled","at":"2026-11-22T06:09:00.000Z"}]"#);
         let text = wording().details(&job);
         let expected = [
@@ -311,6 +313,7 @@ mod tests {
             "  ttr       1m",
             "  attempts  1 of 16",
             "  history   06:08:00  attempt 1  released after 80ms  by w1  exit 1",
+            "  history   06:08:30  attempt 2  timed out after 20s",
             "  history   06:09:00  rescheduled",
             "  body      {\"n\":  1}",
         ];

@@ -1,5 +1,5 @@
-//! What a job is asked to be. The only list of these values: requests, both engines, exports and the notices of bulk
-//! operations hold a [`JobSpec`] and do not name them one by one.
+//! How a job is run. Requests to the store, jobs and both engines hold a [`JobSpec`]; only `json`, `http/wire` and the part
+//! of `queue` that fills in defaults name its members.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub struct JobSpec {
 }
 
 impl Default for JobSpec {
-    /// What a job is asked to be if neither its client nor its topic chose anything.
+    /// How a job is run if neither its client nor its topic chose anything.
     fn default() -> Self {
         Self {
             ttr: Ttr::DEFAULT,
@@ -37,7 +37,7 @@ impl Default for JobSpec {
 }
 
 impl JobSpec {
-    /// The attributes of which this version knows every part: an engine may write them anew with a record.
+    /// The attributes that this version knows completely: an engine may write them anew with a record.
     pub const WHOLE_TAGS: [Tag; 1] = [Tag::RETRY];
 
     /// Reads a spec from a record, whose head has the first three values; `None` when an attribute is malformed.

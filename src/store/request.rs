@@ -74,7 +74,7 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// Changes a spec.
+    /// Sets the values of a spec that the patch has.
     pub fn apply_to(&self, spec: &mut JobSpec) {
         let Self { due: _, ttr, max_attempts, retry, body: _ } = self;
         spec.ttr = ttr.unwrap_or(spec.ttr);

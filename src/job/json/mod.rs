@@ -20,6 +20,8 @@ use super::{
     Topic, TraceContext, Ttr,
 };
 
+const WRONG_RESERVATION: &str = "exactly a reserved job has reserved_at and reserved_until";
+
 /// A job in JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -161,21 +163,24 @@ impl JobJson {
     /// The state with what belongs to it, and nothing of another state.
     fn state(&self) -> Result<JobState, String> {
         let state = State::ALL.into_iter().find(|state| state.as_str() == self.state);
-        let (since, until) = (self.reserved_at.map(|at| at.0), self.reserved_until.map(|at| at.0));
         let by = self.reserved_by.as_deref().map(parse_actor).transpose()?;
-        Ok(match (state.ok_or("its state is unknown")?, since, until, by, self.dead_at) {
-            (State::Delayed, None, None, None, None) => JobState::Delayed,
-            (State::Ready, None, None, None, None) => JobState::Ready,
-            (State::Reserved, Some(since), Some(until), by, None) => {
-                JobState::Reserved(Reserved { since, until, by })
+        let reserved = match (self.reserved_at, self.reserved_until) {
+            (Some(Moment(since)), Some(Moment(until))) => Some(Reserved { since, until, by }),
+            (None, None) if by.is_none() => None,
+            (Some(_) | None, Some(_) | None) => return Err(WRONG_RESERVATION.to_owned()),
+        };
+        match (state.ok_or("its state is unknown")?, reserved, self.dead_at) {
+            (State::Delayed, None, None) => Ok(JobState::Delayed),
+            (State::Ready, None, None) => Ok(JobState::Ready),
+            (State::Reserved, Some(reserved), None) => Ok(JobState::Reserved(reserved)),
+            (State::Dead, None, Some(Moment(at))) => Ok(JobState::Dead(at)),
+            (State::Reserved, None, _) | (State::Delayed | State::Ready | State::Dead, Some(_), _) => {
+                Err(WRONG_RESERVATION.to_owned())
             }
-            (State::Dead, None, None, None, Some(Moment(at))) => JobState::Dead(at),
-            (State::Delayed | State::Ready | State::Reserved, _, _, _, Some(_))
-            | (State::Dead, _, _, _, None) => return Err("exactly a dead letter has dead_at".to_owned()),
-            (State::Delayed | State::Ready | State::Reserved | State::Dead, ..) => {
-                return Err("exactly a reserved job has reserved_at and reserved_until".to_owned());
+            (State::Delayed | State::Ready | State::Reserved, _, Some(_)) | (State::Dead, None, None) => {
+                Err("exactly a dead letter has dead_at".to_owned())
             }
-        })
+        }
     }
 }
 

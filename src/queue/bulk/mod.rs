@@ -17,7 +17,7 @@
 //! Others know an operation by a notice (`store/notice.rs`): a text with an id that every process of a store reads,
 //! at most 64 of each kind. On Redis they are fields of one hash; the embedded engine has them in memory. The store
 //! writes a new notice only if there is none with its id, so two requests with the same id start one operation. The
-//! process writes the notice (`stored.rs`: JSON, of which unknown fields are ignored) at the start, once a second
+//! process writes the notice (`stored.rs`, as JSON) at the start, once a second
 //! while the operation runs, and at its end (`reporter.rs`). One that claims to run but is older than ten seconds,
 //! by the store's clock, is shown as abandoned. A request to stop an operation is a notice of its own, so that it
 //! cannot be overwritten by a report. It names when the operation began, because a later one may have the same id.

@@ -1,5 +1,6 @@
-//! Bulk operations in the notices by which other processes know them: as JSON, of which a process ignores the fields that a
-//! later version added. An operation with a value that it does not know is unknown to it.
+//! Bulk operations in the notices by which other processes know them, as JSON. A process ignores fields that a later
+//! version added, and leaves out an example whose job has members that it does not know. An operation with a value that it
+//! does not know is unknown to it.
 
 #[cfg(test)]
 mod tests;

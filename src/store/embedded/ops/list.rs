@@ -132,10 +132,6 @@ fn examine(
         match txn.db.read_listed(Table::for_job(is_dead), key)? {
             Ok((head, body_bytes)) => {
                 let lease = txn.memory.lease(key).filter(|_| !is_dead);
-                if filter.state == State::Reserved && lease.is_none() {
-                    // Its reservation ended since it was a candidate.
-                    continue;
-                }
                 let record = Record { head, body: Body::from_stored(Bytes::new()) };
                 let job = record.to_job(filter.state, lease, txn.wall_ahead_ms);
                 page.jobs.extend(filter.matches(&job).then_some(ListedJob { job, body_bytes }));

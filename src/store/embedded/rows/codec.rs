@@ -117,7 +117,8 @@ impl Record {
                     by: Actor::parse(&lease.by).ok(),
                 })
             }
-            (State::Dead, _) => JobState::Dead(head.dead_at.unwrap_or(head.created_at)),
+            // Verification reports a dead letter without its moment.
+            (State::Dead, _) => JobState::Dead(head.dead_at.unwrap_or(due_at)),
         };
         Job {
             id: head.id,
