@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     calls::{Connection, Operation},
     failure::Failure,
+    look_rows::{Filled, row, wide, wrong},
     now::now_us,
     report::Row,
     times::{Times, per_second},
-    views::{Filled, row, wide, wrong},
     work::{Bench, body_of, new_job},
 };
 

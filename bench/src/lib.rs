@@ -22,6 +22,7 @@ mod calls;
 mod failure;
 mod lateness;
 mod ledger;
+mod look_rows;
 mod now;
 mod parked;
 mod plan;

@@ -10,21 +10,13 @@ use crate::{
     bulk,
     calls::{Connection, JobPage, ListedJob},
     failure::Failure,
+    look_rows::{Filled, LEAST, due, row, wide, wrong},
     now::now_us,
-    plan::Due,
     report::Row,
     steps::{add_all, compare_counts},
     times::{Times, per_second},
     work::{Bench, Jobs},
 };
-
-pub(crate) const NAME: &str = "look";
-
-/// How far ahead the first job is due, so that none is due before the bench has ended.
-const LEAST: Duration = Duration::from_secs(6 * 3_600);
-
-/// Over how long a time the jobs are spread.
-const SPREAD: Duration = Duration::from_secs(30 * 86_400);
 
 /// How many topics share the jobs that the two small topics leave.
 const LARGE: usize = 9;
@@ -40,9 +32,6 @@ const LONG_CALLS: usize = 20;
 const PAGE: usize = 50;
 
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// A topic and how many jobs it has.
-pub(crate) type Filled = (String, usize);
 
 /// The pending jobs.
 struct Pending {
@@ -63,16 +52,6 @@ pub(crate) async fn run(bench: &Arc<Bench>, jobs: usize, batch: usize) -> Result
     let Pending { large, one_percent, few, .. } = pending;
     let topics: Vec<_> = large.into_iter().chain([one_percent, few, added]).collect();
     compare_counts(bench, &topics).await
-}
-
-/// A row of this scenario.
-pub(crate) fn row(step: &str, count: usize) -> Row {
-    Row { scenario: NAME, step: step.to_owned(), delay: due().pattern(), count, ..Row::default() }
-}
-
-fn due() -> Due {
-    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    Due::After { least_ms: ms(LEAST), spread_ms: ms(SPREAD) }
 }
 
 /// How many jobs each topic has: the large ones, the one of 1 %, and the smallest.
@@ -234,15 +213,6 @@ async fn time_calls(
         resident_bytes: after.resident_bytes,
         ..row(step, count)
     })
-}
-
-pub(crate) fn wide(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
-}
-
-/// An answer that cannot be right.
-pub(crate) fn wrong(step: &str, answer: &dyn std::fmt::Display) -> Failure {
-    Failure::Unfit(format!("{step}: the server answers {answer}"))
 }
 
 #[cfg(test)]

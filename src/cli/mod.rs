@@ -53,7 +53,7 @@ mod work;
 use std::{ffi::OsString, process::ExitCode};
 
 use crate::{
-    config::{self, Loaded, Purpose},
+    config::{self, Config, Loaded, Purpose},
     server::{self, RunOutcome},
 };
 use args::{Command, ConfigCommand, StoreCommand};
@@ -66,64 +66,54 @@ use settings::Settings;
 #[must_use]
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = words.into_iter().collect();
-    let (command, settings) = match args::parse(&words) {
-        Ok(parsed) => parsed,
-        Err(help_or_error) => {
-            let is_error = help_or_error.use_stderr();
-            if is_error && args::wants_problems(&words) {
-                let failure = Failure::usage(help_or_error.to_string().trim_end());
-                print_to_stderr(&format!("{}\n", failure.problem()));
-            } else {
-                // If printing fails, the exit code still reports the error.
-                let _ = help_or_error.print();
-            }
-            return match u8::try_from(help_or_error.exit_code()) {
-                Ok(0) => ExitCode::SUCCESS,
-                // Docker reserves 2 for its health checks.
-                Ok(code) if !args::is_health(&words) => ExitCode::from(code),
-                _ => ExitCode::FAILURE,
-            };
-        }
-    };
+    match args::parse(&words) {
+        Ok((command, settings)) => dispatch(command, &settings),
+        Err(help_or_error) => print_help_or_error(&words, &help_or_error),
+    }
+}
+
+fn print_help_or_error(words: &[OsString], help_or_error: &clap::Error) -> ExitCode {
+    if help_or_error.use_stderr() && args::wants_problems(words) {
+        let failure = Failure::usage(help_or_error.to_string().trim_end());
+        print_to_stderr(&format!("{}\n", failure.problem()));
+    } else {
+        // If printing fails, the exit code still reports the error.
+        let _ = help_or_error.print();
+    }
+    match u8::try_from(help_or_error.exit_code()) {
+        Ok(0) => ExitCode::SUCCESS,
+        // Docker reserves 2 for its health checks.
+        Ok(code) if !args::is_health(words) => ExitCode::from(code),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+fn dispatch(command: Command, settings: &Settings) -> ExitCode {
     match command {
-        Command::Serve(_) => with_config(&settings, Purpose::Serve, USAGE_ERROR, |loaded| serve(&loaded)),
+        Command::Serve(_) => with_config(settings, Purpose::Serve, USAGE_ERROR, |loaded| serve(&loaded)),
         Command::Config(ConfigCommand::Show(_)) => {
-            with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| show_config(&loaded))
+            with_config(settings, Purpose::Use, USAGE_ERROR, |loaded| show_config(&loaded))
         }
-        Command::Config(ConfigCommand::Check(_)) => check_config(&settings),
+        Command::Config(ConfigCommand::Check(_)) => check_config(settings),
         Command::Config(ConfigCommand::Default) => print(config::DEFAULTS),
         Command::Verify(arguments) => match arguments.backup {
             Some(file) => maintenance::verify_backup(&file),
-            None => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
-                maintenance::verify(&loaded.config)
-            }),
+            None => on_store(settings, maintenance::verify),
         },
-        Command::Store(StoreCommand::Accept(_)) => {
-            with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
-                maintenance::accept_store(&loaded.config)
-            })
+        Command::Store(StoreCommand::Accept(_)) => on_store(settings, maintenance::accept_store),
+        Command::Store(StoreCommand::AcceptClock(_)) => on_store(settings, maintenance::accept_clock),
+        Command::Backup(arguments) => {
+            on_store(settings, |config| maintenance::backup(config, &arguments.backup))
         }
-        Command::Backup(arguments) => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
-            maintenance::backup(&loaded.config, &arguments.backup)
-        }),
-        Command::Restore(arguments) => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
-            maintenance::restore(&loaded.config, &arguments.backup)
-        }),
-        Command::Store(StoreCommand::AcceptClock(_)) => {
-            with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
-                maintenance::accept_clock(&loaded.config)
-            })
+        Command::Restore(arguments) => {
+            on_store(settings, |config| maintenance::restore(config, &arguments.backup))
         }
-        Command::Export(arguments) => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
-            export::export(&loaded.config, &arguments.export)
-        }),
-        Command::Import(arguments) => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
-            import::import(&loaded.config, &arguments.export, arguments.partial)
-        }),
-        Command::Move(arguments) => with_config(&settings, Purpose::Use, USAGE_ERROR, |loaded| {
-            relocate::run(&loaded.config, &arguments)
-        }),
-        Command::Bench(arguments) => bench::run(&arguments, &settings),
+        Command::Export(arguments) => on_store(settings, |config| export::export(config, &arguments.export)),
+        Command::Import(arguments) => {
+            on_store(settings, |config| import::import(config, &arguments.export, arguments.partial))
+        }
+        Command::Move(arguments) => on_store(settings, |config| relocate::run(config, &arguments)),
+        Command::Bench(arguments) => bench::run(&arguments, settings),
         Command::Token(command) => token::run(&command),
         Command::Add(arguments) => add::run(&arguments),
         Command::Pop(arguments) => pop::run(&arguments),
@@ -143,8 +133,13 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Completions(arguments) => generate::completions(arguments.shell),
         Command::Man(arguments) => generate::manual(&arguments.directory),
         Command::Work(arguments) => work::run(&arguments),
-        Command::Health(arguments) => health::run(&arguments, &settings),
+        Command::Health(arguments) => health::run(&arguments, settings),
     }
+}
+
+/// Runs a command that uses the store of the configuration itself, without a server.
+fn on_store(settings: &Settings, command: impl FnOnce(&Config) -> ExitCode) -> ExitCode {
+    with_config(settings, Purpose::Use, USAGE_ERROR, |loaded| command(&loaded.config))
 }
 
 fn serve(loaded: &Loaded) -> ExitCode {

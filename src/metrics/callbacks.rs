@@ -8,7 +8,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::GaugeGuard;
+use super::{GaugeGuard, buckets::waits};
 
 /// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,7 +94,7 @@ impl CallbackMetrics {
             calls: Family::default(),
             failures: Family::default(),
             seconds: Family::new_with_constructor(seconds),
-            late: super::queue::waits(),
+            late: waits(),
             in_flight: Gauge::default(),
             outlets: Family::default(),
         };

@@ -3,6 +3,7 @@
 //! It knows names and numbers, not queues. Each layer is handed the metrics that it updates.
 //! The number of labels is bounded: at most [`MAX_TOPICS`] topics have a label of their own, the others share `other`.
 
+mod buckets;
 mod callbacks;
 mod certificate;
 mod clock;

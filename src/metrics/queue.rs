@@ -17,6 +17,7 @@ use prometheus_client::{
 };
 
 use super::{
+    buckets::waits,
     callbacks::{CallResult, CallbackMetrics},
     event::Event,
     labels::{TopicLabel, TopicLabels, TopicUsage, shared_label},
@@ -59,13 +60,6 @@ pub struct QueueMetrics {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct LimitLabel {
     limit: &'static str,
-}
-
-/// 1 ms to 2 h: lateness and waits. The bounds are closest where the guarantees are, and short when printed.
-pub(super) fn waits() -> Histogram {
-    Histogram::new([
-        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0, 900.0, 7_200.0,
-    ])
 }
 
 /// 50 us to about 1.6 s: durations of store operations.

@@ -26,6 +26,7 @@ use crate::{
     metrics::Metrics,
     net::{self, ListenerOptions, Transport},
     printable,
+    push::Callbacks,
     queue::{Queue, StoreEvents},
     shutdown::Shutdown,
 };
@@ -93,13 +94,8 @@ impl Running {
         let shutdown = Shutdown::new();
         let [closing, stop_calls, stop_timer] = std::array::from_fn(|_| CancellationToken::new());
         spawn_timer(&shutdown, &queue, &stop_timer);
-        let (stop, grace) = (stop_calls.clone(), config.server.shutdown_grace.saturating_sub(SETTLING_TIME));
-        let calling = shutdown.spawn("callbacks", stop_calls.clone(), async move {
-            match callbacks {
-                Some(callbacks) => callbacks.run(stop, grace).await,
-                None => stop.cancelled().await,
-            }
-        });
+        let grace = config.server.shutdown_grace.saturating_sub(SETTLING_TIME);
+        let calling = spawn_callbacks(&shutdown, callbacks, &stop_calls, grace);
         // Until nothing is called or answered any more.
         shutdown.spawn("traces", stop_timer.clone(), traces::export(exporter, stop_timer.clone()));
         let watch = clock_watch::watch(system_clock.clone(), clock_metrics, stop_timer.clone());
@@ -185,6 +181,22 @@ fn spawn_timer(shutdown: &Shutdown, queue: &Arc<Queue>, stop_timer: &Cancellatio
     shutdown.spawn("store watch", stop_timer.clone(), async move {
         watched_queue.watch_store(stop).await;
     });
+}
+
+/// Makes calls, if callbacks are enabled. Those in progress at `stop_calls` have `grace` to be answered.
+fn spawn_callbacks(
+    shutdown: &Shutdown,
+    callbacks: Option<Callbacks>,
+    stop_calls: &CancellationToken,
+    grace: Duration,
+) -> JoinHandle<()> {
+    let stop = stop_calls.clone();
+    shutdown.spawn("callbacks", stop_calls.clone(), async move {
+        match callbacks {
+            Some(callbacks) => callbacks.run(stop, grace).await,
+            None => stop.cancelled().await,
+        }
+    })
 }
 
 /// Reads the files on a thread of its own: a file system may hang, and signals must still work.

@@ -10,6 +10,9 @@ use sources::{SOURCES, files};
 /// Longest file of ours, in lines.
 const MAX_LINES: usize = 400;
 
+/// Longest function of ours that is not a test, in lines.
+const MAX_FUNCTION_LINES: usize = 70;
+
 #[test]
 fn every_source_file_says_what_it_owns_and_is_short_enough() {
     let mut wrong = Vec::new();
@@ -23,6 +26,47 @@ fn every_source_file_says_what_it_owns_and_is_short_enough() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn functions_are_short_enough() {
+    let mut wrong = Vec::new();
+    for (file, text) in SOURCES.iter().flat_map(|folder| files(folder, "rs")) {
+        let is_of_tests = |file: &str| file.contains("/tests/") || file.ends_with("/tests.rs");
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        let long = functions(code).filter(|(_, lines)| *lines > MAX_FUNCTION_LINES);
+        wrong.extend(
+            long.filter(|_| !is_of_tests(&file))
+                .map(|(name, lines)| format!("{file}: {name} has {lines} lines")),
+        );
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The functions with a body and how many lines each has: by the indentation that rustfmt gives.
+fn functions(code: &str) -> impl Iterator<Item = (&str, usize)> {
+    let lines: Vec<&str> = code.lines().collect();
+    (0..lines.len()).filter_map(move |first| {
+        let name = words::defined_function(lines[first])?;
+        let indent = lines[first].len() - lines[first].trim_start().len();
+        let is_last = |line: &&str| {
+            let (spaces, rest) = line.split_at_checked(indent).unwrap_or((line, ""));
+            spaces.trim().is_empty()
+                && (rest.starts_with('}') || rest.ends_with(';') && !rest.starts_with(' '))
+        };
+        if lines[first].ends_with(';') || lines[first].ends_with('}') {
+            return Some((name, 1));
+        }
+        let length = lines[first + 1..].iter().position(is_last)?;
+        Some((name, length + 2))
+    })
+}
+
+#[test]
+fn functions_are_measured() {
+    let code = "pub fn one() -> u8 { 1 }\n\nimpl A {\n    async fn three(\n        &self) {\n    }\n}\ntrait B {\n    fn none(\n        a: u8,\n    );\n}\n";
+    let measured: Vec<_> = functions(code).collect();
+    assert_eq!(measured, [("one", 1), ("three", 3), ("none", 3)]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::sources::imports_by_module;
+use super::sources::{SOURCES, imports_by_module};
 
 /// A part of the source with rooms.
 struct Part {
@@ -85,7 +85,6 @@ const PARTS: &[Part] = &[
             ("rate_limits", &[]),
             ("notice_board", &[]),
             ("rows", &["options"]),
-            ("reader", &["rows"]),
             ("disk", &["rows", "options"]),
             ("memory", &["rows", "options"]),
             ("ops", &["memory", "rows", "disk", "options"]),
@@ -169,7 +168,7 @@ fn longest<'a>(path: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a s
 
 #[test]
 fn arrows_between_rooms_run_one_way() {
-    let modules = imports_by_module();
+    let modules = imports_by_module("src");
     let mut wrong = Vec::new();
     for part in PARTS {
         let is_inside =
@@ -188,6 +187,19 @@ fn arrows_between_rooms_run_one_way() {
 }
 
 #[test]
+fn every_room_exists() {
+    let modules = imports_by_module("src");
+    for part in PARTS {
+        for (room, _) in part.rooms {
+            let path =
+                if part.path.is_empty() { (*room).to_owned() } else { format!("{}/{room}", part.path) };
+            let is_inside = |module: &String| *module == path || module.starts_with(&format!("{path}/"));
+            assert!(modules.keys().any(is_inside), "there is no room {path}");
+        }
+    }
+}
+
+#[test]
 fn rooms_are_listed_from_the_bottom() {
     for part in PARTS {
         for (at, (room, may_use)) in part.rooms.iter().enumerate() {
@@ -201,22 +213,24 @@ fn rooms_are_listed_from_the_bottom() {
 
 #[test]
 fn files_import_each_other_without_circles() {
-    // A file `mod.rs` only lists and re-exports its modules.
-    let modules = imports_by_module();
-    let names = || modules.keys().map(String::as_str);
-    let mut arrows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (module, imports) in &modules {
-        let used = imports.iter().filter_map(|import| longest(import, names()));
-        arrows.insert(module, used.filter(|used| used != module).collect());
-    }
-    // Remove files that use none of the others, until none is left or only circles are.
-    loop {
-        let left: BTreeSet<&str> = arrows.keys().copied().collect();
-        let before = arrows.len();
-        arrows.retain(|_, used| used.iter().any(|used| left.contains(used)));
-        if arrows.len() == before {
-            break;
+    for sources in SOURCES {
+        // A file `mod.rs` only lists and re-exports its modules.
+        let modules = imports_by_module(sources);
+        let names = || modules.keys().map(String::as_str);
+        let mut arrows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (module, imports) in &modules {
+            let used = imports.iter().filter_map(|import| longest(import, names()));
+            arrows.insert(module, used.filter(|used| used != module).collect());
         }
+        // Remove files that use none of the others, until none is left or only circles are.
+        loop {
+            let left: BTreeSet<&str> = arrows.keys().copied().collect();
+            let before = arrows.len();
+            arrows.retain(|_, used| used.iter().any(|used| left.contains(used)));
+            if arrows.len() == before {
+                break;
+            }
+        }
+        assert!(arrows.is_empty(), "{sources}: in a circle, or using one: {:#?}", arrows.keys());
     }
-    assert!(arrows.is_empty(), "these files are in a circle, or use one: {:#?}", arrows.keys());
 }

@@ -37,34 +37,35 @@ pub fn file(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The files of the server by module path, such as `queue/pop`, and what each imports. The tests of a module are left out
+/// The files of a package by module path, such as `queue/pop`, and what each imports. The tests of a module are left out
 /// also if they have a file of their own.
-pub fn imports_by_module() -> BTreeMap<String, Vec<String>> {
+pub fn imports_by_module(sources: &str) -> BTreeMap<String, Vec<String>> {
     let module_path = |file: &str| {
-        let path = Path::new(file).strip_prefix("src").expect("a file of src").with_extension("");
+        let path = Path::new(file).strip_prefix(sources).expect("a file of the package").with_extension("");
         let path = path.to_string_lossy().into_owned();
         path.strip_suffix("/mod").unwrap_or(&path).to_owned()
     };
-    let modules = files("src", "rs").into_iter().map(|(file, text)| (module_path(&file), text));
+    let modules = files(sources, "rs").into_iter().map(|(file, text)| (module_path(&file), text));
     let without_tests = modules.filter(|(module, _)| !module.ends_with("/tests"));
     without_tests.map(|(module, text)| (module.clone(), imports(&module, &text))).collect()
 }
 
-/// The paths of this crate that a file names, as module paths from the root: by `crate::` anywhere, by `super::` in `use`
-/// lines. Its own tests are left out.
+/// The paths of this crate that a file names by `crate::` or `super::`, as module paths from the root. Its own tests are
+/// left out.
 pub fn imports(module: &str, text: &str) -> Vec<String> {
     let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let code: String =
         code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join(" ");
     let anywhere = code.split("crate::").skip(1).flat_map(path_tree).map(|path| path.replace("::", "/"));
-    let parent = module.rsplit_once('/').map_or("", |(parent, _)| parent);
-    let relative = code.split("use super::").skip(1).flat_map(path_tree).map(|path| {
-        let (mut parent, mut path) = (parent, path.replace("::", "/"));
+    // A path may begin with several of them.
+    let begins = code.match_indices("super::").filter(|(at, _)| !code[..*at].ends_with("super::"));
+    let relative = begins.flat_map(|(at, _)| path_tree(&code[at..])).map(|path| {
+        let (mut above, mut path) = (module, path.replace("::", "/"));
         while let Some(rest) = path.strip_prefix("super/") {
-            parent = parent.rsplit_once('/').map_or("", |(parent, _)| parent);
+            above = above.rsplit_once('/').map_or("", |(above, _)| above);
             path = rest.to_owned();
         }
-        format!("{parent}/{path}").trim_start_matches('/').to_owned()
+        format!("{above}/{path}").trim_start_matches('/').to_owned()
     });
     anywhere.chain(relative).collect()
 }
@@ -104,7 +105,7 @@ fn items_in_braces(text: &str) -> Vec<String> {
 #[test]
 fn imports_are_read_through_braces() {
     let text = "use super::{a::B, c};\nuse crate::{\n    job::{Job, Topic as T},\n    store::{Error, embedded::{self, rows}},\n};\nuse std::fmt;\n\
-                use super::super::reply::Reply;\n// crate::http\nlet x = crate::queue::Queue::new(crate::VERSION);";
+                use super::super::reply::Reply;\n// crate::http\nlet x = crate::queue::Queue::new(crate::VERSION) + super::keys::one();";
     let found = imports("store/redis/ops/add", text);
     let expected = [
         "job/Job",
@@ -117,6 +118,7 @@ fn imports_are_read_through_braces() {
         "store/redis/ops/a/B",
         "store/redis/ops/c",
         "store/redis/reply/Reply",
+        "store/redis/ops/keys/one",
     ];
     assert_eq!(found, expected);
 }

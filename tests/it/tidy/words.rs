@@ -1,8 +1,9 @@
-//! House rules for names: words that were given up for the field's standard terms do not come back.
+//! House rules for words: names that were given up for the field's standard terms do not come back, and sentences in
+//! comments and pages name their subject.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::sources::{SOURCES, files};
+use super::sources::{SOURCES, file, files};
 
 /// Names that no module, type or function may have. `docs/glossary.md` has the words that took their place.
 const RETIRED: &[&str] = &[
@@ -82,6 +83,19 @@ const RETIRED: &[&str] = &[
     "upkeep",
 ];
 
+/// Words that hide who does something, and clauses in place of a noun. Name the client, the worker or the process.
+const VAGUE: [&str; 9] = [
+    "anybody",
+    "as far as",
+    "everybody",
+    "nobody",
+    "somebody",
+    "someone",
+    "those who",
+    "what becomes of",
+    "whoever",
+];
+
 /// What stands before the name in a definition.
 const DEFINITIONS: [&str; 6] = ["mod", "fn", "struct", "enum", "trait", "type"];
 
@@ -93,6 +107,13 @@ fn defined(line: &str) -> Option<&str> {
     let mut words = line.split_whitespace().skip_while(|word| QUALIFIERS.contains(word));
     words.next().filter(|word| DEFINITIONS.contains(word))?;
     words.next()?.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()
+}
+
+/// The name of the function that a line defines, if it defines one.
+pub fn defined_function(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace().skip_while(|word| QUALIFIERS.contains(word));
+    words.next().filter(|word| *word == "fn")?;
+    defined(line)
 }
 
 #[test]
@@ -121,6 +142,47 @@ fn few_types_share_a_name() {
     }
     places.retain(|_, files| files.len() > 1);
     assert!(places.len() < 20, "{} names are defined more than once: {places:#?}", places.len());
+}
+
+/// The first vague word of a text.
+fn vague(text: &str) -> Option<&'static str> {
+    let text = text.to_lowercase();
+    let is_letter = |c: char| c.is_alphanumeric() || c == '_';
+    VAGUE.into_iter().find(|word| {
+        text.match_indices(word).any(|(at, _)| {
+            !text[..at].ends_with(is_letter) && !text[at + word.len()..].starts_with(is_letter)
+        })
+    })
+}
+
+#[test]
+fn sentences_name_their_subject() {
+    let code = [("src", "rs"), ("bench", "rs"), ("client", "rs"), ("benches", "rs"), ("tests", "rs")];
+    let comments = code.iter().flat_map(|(folder, ending)| files(folder, ending)).flat_map(|(file, text)| {
+        // These lists have the words.
+        let is_list = file.ends_with("tidy/words.rs");
+        let comment = move |line: &str| Some(line.split_once("//")?.1.to_owned()).filter(|_| !is_list);
+        let lines = text.lines().enumerate().map(|(at, line)| (at + 1, comment(line).unwrap_or_default()));
+        lines.map(|(at, line)| (format!("{file}:{at}"), line)).collect::<Vec<_>>()
+    });
+    let lua = files("src", "lua").into_iter();
+    let pages = files("docs", "md").into_iter().chain(lua);
+    let front = ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "openapi.yaml", "config/default.toml"];
+    let pages = pages.chain(front.map(|name| (name.to_owned(), file(name)))).flat_map(|(file, text)| {
+        let lines =
+            text.lines().enumerate().map(|(at, line)| (format!("{file}:{}", at + 1), line.to_owned()));
+        lines.collect::<Vec<_>>()
+    });
+    let found = comments.chain(pages).filter_map(|(at, line)| Some(format!("{at}: {}", vague(&line)?)));
+    let found: Vec<String> = found.collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn vague_words_are_whole_words() {
+    assert_eq!(vague("// Nobody waits"), Some("nobody"));
+    assert_eq!(vague("It holds what becomes of a job"), Some("what becomes of"));
+    assert_eq!(vague("someone_else, nobodys"), None);
 }
 
 #[test]
