@@ -193,7 +193,8 @@ fn required_receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Optio
 
 /// A client that has lost its receipt must not finish the job of another one.
 fn null_in_finish(name: &str) -> Option<&'static str> {
-    (name == "receipt").then_some("must not be null: leave it out to finish the job whichever client holds it")
+    (name == "receipt")
+        .then_some("must not be null: leave it out to finish the job whichever client holds it")
 }
 
 /// The body of a finish: the receipt, if there is one.

@@ -26,7 +26,6 @@ use self::load::{CallLoad, CallReport, HOOKS, OWN, run};
 use crate::{
     harness::{
         process::Server,
-        receiver::Call,
         redis::{fresh_prefix, shared},
     },
     load::{Plan, assert_verified, setting},
@@ -125,7 +124,7 @@ async fn every_job_of_a_load_on_the_embedded_engine_is_called() {
     let load = run(plan(), &[server.address], async |_| {}).await;
     load.report.print("callbacks_embedded", 0);
     load.assert_clean();
-    assert_no_call_was_repeated(&load, &server);
+    assert_eq!(repeated(&load), [""; 0]);
     assert!(server.stop().success());
     home.assert_verified();
 }
@@ -137,20 +136,19 @@ async fn every_job_of_a_load_on_redis_is_called() {
     let load = run(plan(), &[server.address], async |_| {}).await;
     load.report.print("callbacks_redis", 0);
     load.assert_clean();
-    assert_no_call_was_repeated(&load, &server);
+    // On a busy machine Redis may answer a finish after the end of the reservation, which the server then counts.
+    let lost: f64 = [HOOKS, OWN].map(|topic| behavior::callbacks_total(&server, topic, "lost")).iter().sum();
+    let again = repeated(&load);
+    assert!(again.len() as f64 <= lost, "{lost} were lost: {again:?}");
     assert!(server.stop().success());
     home.assert_verified();
 }
 
-/// Without faults, a job that was answered with 204 is not called again, unless the server says that it could not finish
-/// the job in time.
-#[track_caller]
-fn assert_no_call_was_repeated(load: &CallReport, server: &Server) {
+/// The jobs that were answered with 204 and called again all the same.
+fn repeated(load: &CallReport) -> Vec<String> {
     let calls = load.receiver.calls();
     let once = calls.iter().filter(|call| call.job().starts_with("ok-"));
-    let again: Vec<&str> = once.filter(|call| call.attempt() > 1).map(Call::job).collect();
-    let lost: f64 = [HOOKS, OWN].map(|topic| behavior::callbacks_total(server, topic, "lost")).iter().sum();
-    assert!(again.len() as f64 <= lost, "{lost} were lost: {again:?}");
+    once.filter(|call| call.attempt() > 1).map(|call| call.job().to_owned()).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
