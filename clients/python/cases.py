@@ -19,7 +19,9 @@ output = threading.Lock()
 
 def say(**line: Any) -> None:
     with output:
-        print(json.dumps(line), flush=True)
+        # In one piece: other processes write to the same pipe.
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
 
 
 def failure(error: BaseException | None) -> Any:
