@@ -6,7 +6,7 @@ use bytes::Bytes;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use linger::{
     benching::{Codec, DueOrder, IdMap, read_new_job, write_job},
-    job::{Body, History, Job, JobId, RetrySchedule, State, Timestamp, Topic, Ttr},
+    job::{Body, History, Job, JobId, JobSpec, JobState, Timestamp, Topic},
 };
 
 const ID: &str = "0199f3a0-7c1e-7000-8000-000000000001";
@@ -45,22 +45,13 @@ fn json(c: &mut Criterion) {
         let job = Job {
             id: id.clone(),
             topic: topic.clone(),
-            state: State::Delayed,
+            state: JobState::Delayed,
             created_at: moment,
             due_at: moment,
-            ttr: Ttr::new(std::time::Duration::from_secs(60)).expect("is a TTR"),
+            spec: JobSpec::default(),
             attempts: 0,
-            max_attempts: 5,
-            retry: RetrySchedule::default(),
-            require_receipt: false,
-            reserved_at: None,
-            reserved_by: None,
-            reserved_until: None,
-            dead_at: None,
             reason: None,
             history: History::default(),
-            callback: None,
-            trace: None,
             body,
         };
         group.bench_function(format!("write a job, body of {bytes} B"), |b| b.iter(|| write_job(&job)));

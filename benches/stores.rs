@@ -12,7 +12,7 @@ use criterion::{
 };
 use linger::{
     clock::SystemClock,
-    job::{Body, Delay, Due, Fingerprint, JobId, Outlet, Receipt, RetrySchedule, Topic, TopicFilter, Ttr},
+    job::{Body, Delay, Due, Fingerprint, JobId, JobSpec, Outlet, Receipt, Topic, TopicFilter, Ttr},
     metrics::Metrics,
     queue::{Limits, Pop, Queue, StoreEvents},
     store::{AddJob, Claim, FinishJob, Patch, Patched, Release, Reservation, Store, Wait, embedded, redis},

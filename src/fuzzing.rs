@@ -92,9 +92,9 @@ fn schedules(data: &[u8]) {
     let Ok(schedule) = RetrySchedule::new(steps.clone()) else { return };
     assert_eq!(schedule.steps(), steps, "whole milliseconds stay");
     for attempt in [0, 1, 2, 63, 64, 65, u32::MAX] {
-        let (expiry, release) = (schedule.after_timeout(attempt), schedule.after_release(attempt));
-        assert!(expiry <= RetrySchedule::MAX_STEP && release <= RetrySchedule::MAX_STEP);
-        assert!(schedule.is_empty() || (expiry == release && steps.contains(&expiry)));
+        let (timeout, release) = (schedule.after_timeout(attempt), schedule.after_release(attempt));
+        assert!(timeout <= RetrySchedule::MAX_STEP && release <= RetrySchedule::MAX_STEP);
+        assert!(schedule.is_empty() || (timeout == release && steps.contains(&timeout)));
     }
 }
 
