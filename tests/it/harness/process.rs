@@ -254,9 +254,18 @@ impl Server {
         self.try_call(method, path, body).expect("the server answers")
     }
 
-    /// Like [`call`](Self::call), for a server that may have ended.
+    /// Like [`call`](Self::call), for a server that may have ended. A call that the server has not begun, because its
+    /// process was paused, is sent again, as the answer asks: a busy machine can hold up any process for over a second.
     pub fn try_call(&self, method: &str, path: &str, body: &str) -> std::io::Result<Response> {
-        call(self.address, method, path, body)
+        let time_limit = TimeLimit::new();
+        loop {
+            let answer = call(self.address, method, path, body)?;
+            if answer.status != 503 || !answer.body.contains(r#""code":"not_begun""#) {
+                return Ok(answer);
+            }
+            time_limit.check(|| format!("{method} {path} is not begun"));
+            time_limit.pause_thread();
+        }
     }
 
     /// Waits until `/readyz` answers 503.
