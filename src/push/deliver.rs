@@ -46,6 +46,10 @@ impl Shared {
             () = async { self.clock.sleep(LOOKUP_PATIENCE).await } => return give_way(delivery, &permit),
             () = stop.cancelled() => return,
         };
+        // A pause that was acknowledged while the job waited here stops its call too.
+        if self.queue.topic_config(&permit.outlet().topic).pause.delivery {
+            return;
+        }
         let now_us = self.clock.now_micros();
         let time_left = delivery.time_left(now_us);
         if time_left < timeout {

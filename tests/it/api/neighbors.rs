@@ -4,13 +4,14 @@ use linger::job::{Callback, CallbackUrl};
 use serde_json::{Value, json};
 
 use super::{
-    calling::{Endpoint, api, pass},
+    calling::{Endpoint, api, job_in, pass},
     endpoints::Silent,
     on_every_engine,
 };
 use crate::harness::{
     api::Api,
     jobs::millis,
+    resolver::TestResolver,
     stores::Engine,
     wait::{TimeLimit, until},
 };
@@ -18,6 +19,7 @@ use crate::harness::{
 on_every_engine!(
     a_host_that_hangs_holds_up_no_other_one_of_its_group,
     names_that_hang_take_neither_turns_nor_attempts_of_other_topics,
+    a_job_whose_topic_is_paused_while_names_are_looked_up_is_not_called,
 );
 
 fn port(url: &str) -> u16 {
@@ -64,6 +66,19 @@ async fn a_host_that_hangs_holds_up_no_other_one_of_its_group(engine: Engine) {
     assert!(waits["history"].as_array().is_none_or(Vec::is_empty), "{waits}");
 }
 
+/// Waits until calls of one topic have all the lookups that a topic gets.
+async fn wait_until_all_lookups_are_taken(api: &Api) {
+    let limit = TimeLimit::new();
+    loop {
+        let metrics = String::from_utf8(api.get("/metrics").await.body.to_vec()).expect("text");
+        if metrics.contains("linger_callbacks_in_flight 8\n") {
+            return;
+        }
+        limit.check(|| metrics.clone());
+        limit.pause().await;
+    }
+}
+
 async fn names_that_hang_take_neither_turns_nor_attempts_of_other_topics(engine: Engine) {
     let (api, good) = (api(engine).await, Endpoint::start(Vec::new()).await);
     let job = |topic: &str, host: String| {
@@ -71,18 +86,33 @@ async fn names_that_hang_take_neither_turns_nor_attempts_of_other_topics(engine:
         json!({"topic": topic, "id": host, "callback": {"url": url}})
     };
     add(&api, (0..400).map(|n| job("hostile", format!("hang{n}"))).collect()).await;
-    let limit = TimeLimit::new();
-    loop {
-        let metrics = String::from_utf8(api.get("/metrics").await.body.to_vec()).expect("text");
-        if metrics.contains("linger_callbacks_in_flight 8\n") {
-            break;
-        }
-        limit.check(|| metrics.clone());
-        limit.pause().await;
-    }
+    wait_until_all_lookups_are_taken(&api).await;
     add(&api, (0..20).map(|n| job("t", format!("good{n}"))).collect()).await;
     // No time passes on the clock.
     until(|| good.calls() >= 20).await;
     let received = good.received(20).await;
     assert!(received.iter().all(|call| call.header("linger-attempt") == "1"), "{received:?}");
+}
+
+async fn a_job_whose_topic_is_paused_while_names_are_looked_up_is_not_called(engine: Engine) {
+    let (api, endpoint) = (api(engine).await, Endpoint::start(Vec::new()).await);
+    let gate = format!("gate-{engine:?}-").to_lowercase();
+    let job = |host: &str| {
+        let url = format!("http://{host}.test:{}/", port(&endpoint.url));
+        json!({"topic": "t", "id": host, "callback": {"url": url}})
+    };
+    add(&api, (0..8).map(|n| job(&format!("{gate}{n}"))).collect()).await;
+    wait_until_all_lookups_are_taken(&api).await;
+    add(&api, vec![job("late")]).await;
+    job_in(&api, "late", "reserved").await;
+    api.send("POST", "/topics/t/pause", r#"{"delivery":true}"#).await.expect(200);
+    TestResolver::open(&gate);
+    // The calls that had begun go on.
+    endpoint.received(8).await;
+    let waits = job_in(&api, "late", "ready").await;
+    assert_eq!(waits["attempts"], 0, "{waits}");
+    assert_eq!(endpoint.calls(), 8);
+    api.send("POST", "/topics/t/resume", r#"{"delivery":true}"#).await.expect(200);
+    job_in(&api, "late", "gone").await;
+    endpoint.received(9).await;
 }

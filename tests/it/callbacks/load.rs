@@ -305,6 +305,16 @@ async fn start_receiver(ended: Arc<AtomicUsize>) -> (Receiver, mpsc::UnboundedRe
     (Receiver::start(1 + OWN_PORTS.len(), policy).await, receiver_of_them)
 }
 
+/// Waits until a server knows the callback of the topic, and what was set before it: from then on it refuses pops.
+async fn wait_until_callback_is_known(address: SocketAddr) {
+    let (mut caller, time_limit) = (Caller::new(&[address], 0), TimeLimit::new());
+    let path = format!("/topics/{HOOKS}/pop");
+    while caller.call(Method::GET, &path, None).await.is_none_or(|answer| answer.status != 409) {
+        time_limit.check(|| format!("{address} does not know the callback"));
+        time_limit.pause().await;
+    }
+}
+
 /// Runs a load against the servers at `addresses`, which share one store, while `faults` disturbs them. Then it waits until
 /// every job is finished, deleted or dead, and checks the receiver's log. When `faults` ends, all servers must be running.
 pub async fn run(plan: Plan, addresses: &[SocketAddr], faults: impl AsyncFnOnce(&CallLoad)) -> CallReport {
@@ -323,8 +333,11 @@ pub async fn run(plan: Plan, addresses: &[SocketAddr], faults: impl AsyncFnOnce(
         faults_over: AtomicBool::default(),
         follow_ups: Mutex::default(),
     });
-    load.set_path("/hooks").await;
     let secret = load.administer(Method::POST, "/secrets", json!({})).await;
+    load.set_path("/hooks").await;
+    for address in addresses {
+        wait_until_callback_is_known(*address).await;
+    }
     let secret = secret["secret"].as_str().and_then(|secret| secret.strip_prefix("whsec_"));
     let key = STANDARD.decode(secret.expect("a secret")).expect("base64");
     let mut producers = JoinSet::new();
