@@ -15,7 +15,7 @@
 //! ring and the window are pure and are tested by their invariants.
 //!
 //! Several hosts may share an outlet, whose jobs the store has in one order. So a host that fails gets a window of
-//! its own with one call (`ring/suspects.rs`), and its jobs are reserved and postponed (`Store::postpone`), which
+//! its own with one call (`ring/suspects.rs`), and its jobs are reserved and postponed (`StepAction::Postpone`), which
 //! puts them behind the others of the outlet without counting an attempt (`ring/admission.rs`). Each of these jobs
 //! is moved in the store, so a turn that sets jobs aside is followed by a pause, which is measured over all
 //! outlets.

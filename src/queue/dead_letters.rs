@@ -11,7 +11,7 @@ use super::{
 use crate::{
     job::{Actor, Due, Job, JobId, State, Timestamp, Topic, TopicFilter},
     metrics::Event,
-    store::{ChangeJob, Changed, JobChange, JobFilter, ListPosition, ListedJob, Order, SeenJob},
+    store::{ChangeJob, Changed, JobChange, JobFilter, ListPosition, ListedJob, Order, SeenJob, Steps},
 };
 
 /// A position in the list of dead letters: behind this one.

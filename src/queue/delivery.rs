@@ -11,7 +11,7 @@ use crate::{
     clock::Clock,
     job::{Delay, JobId, Receipt},
     metrics::{Event, QueueMetrics},
-    store::{self, Reservation, Store},
+    store::{self, Reservation, Steps, Store},
     traces::Tracer,
 };
 

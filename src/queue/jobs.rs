@@ -14,7 +14,9 @@ use super::{
 use crate::{
     job::{Actor, Due, Job, JobId, JobSpec, NewJob, Reason, Receipt, State, Topic, TopicFilter, Ttr},
     metrics::Event,
-    store::{AddJob, Added, Deleted, FinishJob, Finished, Held, NotHeld, Patch, Patched, Release, Requeued},
+    store::{
+        AddJob, Added, Deleted, FinishJob, Finished, Held, NotHeld, Patch, Patched, Release, Requeued, Steps,
+    },
 };
 
 /// An added job in its current state.

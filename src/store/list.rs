@@ -149,7 +149,7 @@ impl SeenJob {
     }
 }
 
-/// One job to change by [`super::Store::change`].
+/// One job to change by [`super::Steps::change`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeJob {
     /// The job, which stays as it is unless it is still as it was seen.
@@ -165,7 +165,7 @@ pub enum JobChange {
     Delete,
     /// Gives a delayed or ready job another due time.
     Reschedule(Due),
-    /// Makes a dead letter wait again, as [`super::Store::requeue`] does.
+    /// Makes a dead letter wait again, as [`super::StepAction::Requeue`] does.
     Requeue(Due),
 }
 

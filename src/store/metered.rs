@@ -8,17 +8,16 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{
-    AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo, Error,
-    FinishJob, Finished, Held, JobFilter, JobPage, JobRecord, ListPosition, Notice, NoticeContent,
-    NoticeKind, Notices, Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader,
-    Release, Requeued, Reservation, Result, Span, Store, StoreSpace, Timeline, TopicConfig, TopicRecord,
-    TopicStats, Verified, Wait,
+    AddJob, Added, AddedSecret, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, Finished,
+    JobFilter, JobPage, JobRecord, ListPosition, Notice, NoticeContent, NoticeKind, Notices, Order, Promoted,
+    PurgeCursor, PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline,
+    TopicConfig, TopicRecord, TopicStats, Verified, Wait,
 };
 use crate::{
     clock::Clock,
     job::{
-        Actor, CallRate, Callback, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt,
-        SecretId, SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        CallRate, Callback, HostNumber, Job, JobId, Origin, Outlet, SecretId, SigningKey, Topic, TopicFilter,
+        TopicPause, TopicSettings,
     },
     metrics::QueueMetrics,
 };
@@ -93,70 +92,13 @@ impl Store for Metered {
         self.timed("give_back_calls", self.store.give_back_calls(topic, allowed, unused)).await
     }
 
-    async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
-        self.timed("cancel", self.store.cancel(grants)).await
-    }
-
-    async fn postpone(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()> {
-        self.timed("postpone", self.store.postpone(grants, delay)).await
-    }
-
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
         self.timed("finish", self.store.finish(scope, jobs)).await
     }
 
-    async fn release(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        release: Release,
-    ) -> Result<Held> {
-        self.timed("release", self.store.release(scope, id, receipt, release)).await
-    }
-
-    async fn touch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        ttr: Option<Ttr>,
-    ) -> Result<Held> {
-        self.timed("touch", self.store.touch(scope, id, receipt, ttr)).await
-    }
-
-    async fn bury(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        reason: Option<Reason>,
-    ) -> Result<Held> {
-        self.timed("bury", self.store.bury(scope, id, receipt, reason)).await
-    }
-
-    async fn requeue(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        due: Due,
-        by: Option<&Actor>,
-    ) -> Result<Requeued> {
-        self.timed("requeue", self.store.requeue(scope, id, due, by)).await
-    }
-
-    async fn patch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        patch: Patch,
-        by: Option<&Actor>,
-    ) -> Result<Patched> {
-        self.timed("patch", self.store.patch(scope, id, patch, by)).await
-    }
-
-    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        self.timed("delete", self.store.delete(scope, ids)).await
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Applied>> {
+        let name = steps.first().map_or("apply", |step| step.action.name());
+        self.timed(name, self.store.apply(steps)).await
     }
 
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
@@ -221,10 +163,6 @@ impl Store for Metered {
         limit: usize,
     ) -> Result<JobPage> {
         self.timed("list", self.store.list(filter, order, after, limit)).await
-    }
-
-    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
-        self.timed("change", self.store.change(jobs, by)).await
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {

@@ -15,6 +15,7 @@ mod rate_limit;
 mod records;
 pub mod redis;
 mod request;
+mod step;
 mod view;
 
 use std::{sync::Arc, time::Duration};
@@ -35,11 +36,12 @@ pub use outcome::{
 pub use rate_limit::Allowed;
 pub use records::{JobRecord, Put, RecordPage, RecordReader, TopicRecord};
 pub use request::{AddJob, Claim, FinishJob, Patch, PurgeCursor, Release, Wait};
+pub use step::{Applied, Step, StepAction, Steps};
 pub use view::{Minute, Span, Timeline, Totals};
 
 use crate::job::{
-    Actor, Attributes, CallRate, Callback, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason,
-    Receipt, SecretId, SigningKey, SigningSecret, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+    Attributes, CallRate, Callback, HostNumber, Job, JobId, Origin, Outlet, SecretId, SigningKey,
+    SigningSecret, Topic, TopicFilter, TopicPause, TopicSettings,
 };
 
 /// Result of a store operation.
@@ -148,66 +150,14 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// back since, so that the rate is never exceeded: then up to a tenth of a second of calls, or one call, is lost.
     async fn give_back_calls(&self, topic: &Topic, allowed: Allowed, unused: usize) -> Result<()>;
 
-    /// Cancels reservations that no client has seen: the attempt is not counted, the due time stays, the job
-    /// is ready again at once. Stale receipts are ignored.
-    async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()>;
-
-    /// Cancels reservations as [`cancel`](Self::cancel) does, but the jobs are due again only after `delay`: others of their
-    /// outlet come first. This does not become part of their history.
-    async fn postpone(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()>;
-
     /// Finishes jobs, which removes them. Without a receipt a job can be finished while it is reserved, unless
     /// it requires receipts. Items with equal ids are treated in order; repeats do not multiply the work.
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>>;
 
-    /// Ends a reservation: the job waits again until `release.due`, or for its schedule's step when that is
-    /// `None`. It becomes a dead letter instead when its attempts are used up.
-    async fn release(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        release: Release,
-    ) -> Result<Held>;
-
-    /// Extends a reservation to now plus `ttr`, or plus the TTR of this reservation's job when `None`.
-    async fn touch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        ttr: Option<Ttr>,
-    ) -> Result<Held>;
-
-    /// Makes a reserved job a dead letter.
-    async fn bury(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        reason: Option<Reason>,
-    ) -> Result<Held>;
-
-    /// Makes a dead letter wait again until `due`; its attempts start at 0, its reason is cleared.
-    async fn requeue(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        due: Due,
-        by: Option<&Actor>,
-    ) -> Result<Requeued>;
-
-    /// Changes a delayed or ready job in place. Its fingerprint stays.
-    async fn patch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        patch: Patch,
-        by: Option<&Actor>,
-    ) -> Result<Patched>;
-
-    /// Deletes jobs in any state. Repeated ids do not multiply the work.
-    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>>;
+    /// Applies steps, each atomic by itself. The outcomes are in the order of the steps; steps of one job are applied in that
+    /// order, and repeats do not multiply the work. A cancelled reservation whose call was repeated may be shown as
+    /// [`Applied::Lost`].
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Applied>>;
 
     /// The job, without reserving it.
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>>;
@@ -281,10 +231,6 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         after: Option<&ListPosition>,
         limit: usize,
     ) -> Result<JobPage>;
-
-    /// Changes jobs that a list showed, each in one step and only if it is still as it was seen. The results are in the
-    /// order of `jobs`. A change that does not [apply](JobChange::applies_to) to the seen state is skipped.
-    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>>;
 
     /// Deletes a slice of all jobs of a topic. Start with `None` and continue while a cursor is returned.
     /// Jobs present from the first to the last slice are all deleted: it walks the ids in any state, while a walk through the

@@ -4,7 +4,7 @@
 //!
 //! # The task
 //!
-//! `Store::change` takes each job with what a list showed of it: id, topic, state and moment. It compares them in
+//! `StepAction::Change` takes each job with what a list showed of it: id, topic, state and moment. It compares them in
 //! the step that changes the job, and skips a job that has moved. So a bulk operation needs no lock, and one that
 //! is killed leaves each job either changed or not. The task (`runner.rs`) lists a hundred jobs, changes them, and
 //! then pauses for as long as that took. A dry run counts without a list where the store's counts are enough: all

@@ -15,7 +15,7 @@ use crate::{
     clock::Clock,
     job::{Actor, JobId, State, Timestamp},
     metrics::{Event, QueueMetrics},
-    store::{self, ChangeJob, Changed, JobChange, ListPosition, ListedJob, Minute, Span, Store},
+    store::{self, ChangeJob, Changed, JobChange, ListPosition, ListedJob, Minute, Span, Steps, Store},
 };
 
 /// Jobs listed by one step, which changes them in parts of at most [`PART_BYTES`], so that other operations are not delayed

@@ -37,14 +37,14 @@ use super::{
 use crate::{
     clock::Clock,
     job::{
-        Actor, CallRate, Callback, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt,
-        SecretId, SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        CallRate, Callback, HostNumber, Job, JobId, Origin, Outlet, SecretId, SigningKey, Topic, TopicFilter,
+        TopicPause, TopicSettings,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo, Error,
-        FinishJob, Finished, Held, JobFilter, JobPage, JobRecord, ListPosition, Notices, Order, Patch,
-        Patched, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader, Release, Requeued, Reservation,
-        Result, Span, Store, StoreSpace, Timeline, TopicConfig, TopicRecord, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob,
+        Finished, JobFilter, JobPage, JobRecord, ListPosition, Notices, Order, Promoted, PurgeCursor,
+        PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline,
+        TopicConfig, TopicRecord, TopicStats, Verified, Wait,
     },
 };
 
@@ -149,77 +149,13 @@ impl Store for EmbeddedStore {
         Ok(())
     }
 
-    async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
-        self.run_weighted(grants.len(), 0, move |txn| ops::cancel(txn, &grants).map(Ok)).await
-    }
-
-    async fn postpone(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()> {
-        self.run_weighted(grants.len(), 0, move |txn| ops::postpone(txn, &grants, delay)).await
-    }
-
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
         let scope = scope.clone();
         self.run_weighted(jobs.len(), 0, move |txn| ops::finish(txn, &scope, &jobs).map(Ok)).await
     }
 
-    async fn release(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        release: Release,
-    ) -> Result<Held> {
-        let (scope, id, receipt) = (scope.clone(), id.clone(), receipt.clone());
-        self.run_weighted(1, 0, move |txn| ops::release(txn, &scope, &id, &receipt, &release)).await
-    }
-
-    async fn touch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        ttr: Option<Ttr>,
-    ) -> Result<Held> {
-        let (scope, id, receipt) = (scope.clone(), id.clone(), receipt.clone());
-        self.run(move |txn| ops::touch(txn, &scope, &id, &receipt, ttr)).await
-    }
-
-    async fn bury(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        reason: Option<Reason>,
-    ) -> Result<Held> {
-        let (scope, id, receipt) = (scope.clone(), id.clone(), receipt.clone());
-        self.run_weighted(1, 0, move |txn| ops::bury(txn, &scope, &id, &receipt, &reason)).await
-    }
-
-    async fn requeue(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        due: Due,
-        by: Option<&Actor>,
-    ) -> Result<Requeued> {
-        let (scope, id, by) = (scope.clone(), id.clone(), by.cloned());
-        self.run_weighted(1, 0, move |txn| ops::requeue(txn, &scope, &id, due, by.as_ref())).await
-    }
-
-    async fn patch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        patch: Patch,
-        by: Option<&Actor>,
-    ) -> Result<Patched> {
-        let (scope, id, by) = (scope.clone(), id.clone(), by.cloned());
-        self.run_weighted(1, 0, move |txn| ops::patch(txn, &scope, &id, &patch, by.as_ref())).await
-    }
-
-    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        let scope = scope.clone();
-        self.run_weighted(ids.len(), 0, move |txn| ops::delete(txn, &scope, &ids).map(Ok)).await
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Applied>> {
+        self.run_weighted(steps.len(), 0, move |txn| ops::apply(txn, &steps)).await
     }
 
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
@@ -298,11 +234,6 @@ impl Store for EmbeddedStore {
         limit: usize,
     ) -> Result<JobPage> {
         self.list_in_steps(filter, order, after, limit).await
-    }
-
-    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
-        let by = by.cloned();
-        self.run_weighted(jobs.len(), 0, move |txn| ops::change(txn, &jobs, by.as_ref())).await
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {

@@ -20,13 +20,10 @@ use super::{
     ops::{
         add::Adder,
         allow::RateLimiter,
-        change::{Patcher, Requeuer},
-        change_seen::Changer,
+        apply::StepRunner,
         counts::CountsReader,
-        delete::Deleter,
         finish::Finisher,
         gone_delay::GoneDelay,
-        hold::HolderSteps,
         list::JobLister,
         moving::MoveWriter,
         notices::SharedNotices,
@@ -37,7 +34,6 @@ use super::{
         reserve::Reserver,
         settings::SettingsWriter,
         shard_reserve::ShardReserver,
-        single_job::SingleJob,
         timeline::TimelineReader,
         topics::TopicReader,
         verify::Verifier,
@@ -45,22 +41,20 @@ use super::{
 };
 use crate::{
     job::{
-        Actor, CallRate, Callback, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt,
-        SecretId, SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        CallRate, Callback, HostNumber, Job, JobId, Origin, Outlet, SecretId, SigningKey, Topic, TopicFilter,
+        TopicPause, TopicSettings,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Degraded, Deleted, EngineInfo,
-        FinishJob, Finished, Held, JobFilter, JobPage, JobRecord, ListPosition, Listener, NotHeld, Notices,
-        Order, Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader, Release, Requeued,
-        Reservation, Result, Span, Store, StoreSpace, Timeline, TopicConfig, TopicRecord, TopicStats,
-        Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, Applied, Claim, Degraded, EngineInfo, FinishJob, Finished,
+        JobFilter, JobPage, JobRecord, ListPosition, Listener, Notices, Order, Promoted, PurgeCursor,
+        PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline,
+        TopicConfig, TopicRecord, TopicStats, Verified, Wait,
     },
 };
 
 /// The engine. Dropping it stops its tasks and connections; [`Store::close`] also waits for them.
 pub struct Redis {
     shards: Arc<Shards>,
-    canceller: Arc<Canceller>,
     settings: Arc<SettingsCache>,
     health: HealthCheck,
     probe: Arc<ReadyProbe>,
@@ -68,10 +62,7 @@ pub struct Redis {
     reserver: Reserver,
     rate_limiter: RateLimiter,
     finisher: Finisher,
-    holder_steps: HolderSteps,
-    patcher: Patcher,
-    requeuer: Requeuer,
-    deleter: Deleter,
+    steps: StepRunner,
     reader: JobReader,
     promoter: Arc<Promoter>,
     settings_writer: SettingsWriter,
@@ -79,7 +70,6 @@ pub struct Redis {
     timeline_reader: TimelineReader,
     purger: Purger,
     lister: JobLister,
-    changer: Changer,
     notices: SharedNotices,
     verifier: Verifier,
     record_writer: RecordWriter,
@@ -109,39 +99,32 @@ impl Redis {
             wake: wake_sweep,
         });
         let tasks = EngineTasks { shards: shards.clone(), announcements, sweep, probe: probe.clone() };
-        let single_job = SingleJob::new(shards.clone(), notifier.clone(), compaction.clone());
-        let deleter = Deleter::new(shards.clone(), compaction.clone());
-        let changer = Changer { shards: shards.clone(), notifier: notifier.clone(), compaction };
         let shard_reserver = ShardReserver {
             shards: shards.clone(),
             notifier: notifier.clone(),
             lost_pops,
             canceller: canceller.clone(),
         };
+        let steps = StepRunner { shards: shards.clone(), notifier: notifier.clone(), compaction, canceller };
         let counts = CountsReader::new(shards.clone());
         let redis = Self {
-            canceller,
             health: HealthCheck::new(shards.clone()),
             adder: Adder::new(shards.clone(), notifier.clone()),
             reserver: Reserver::new(probe.clone(), shard_reserver),
             probe,
             rate_limiter: RateLimiter::new(shards.clone()),
             finisher: Finisher::new(shards.clone()),
-            holder_steps: HolderSteps::new(single_job.clone()),
-            patcher: Patcher::new(single_job),
+            steps,
             promoter: Promoter::new(shards.clone(), notifier.clone()),
             settings_writer: SettingsWriter::new(shards.clone(), notifier.clone(), settings.clone()),
             topic_reader: TopicReader::new(shards.clone(), settings.clone(), counts.clone()),
             timeline_reader: TimelineReader::new(shards.clone()),
             purger: Purger::new(shards.clone()),
             lister: JobLister::new(shards.clone(), counts),
-            changer,
             notices: SharedNotices::new(shards.clone()),
             verifier: Verifier::new(shards.clone(), settings.clone()),
             record_writer: RecordWriter { shards: shards.clone(), notifier: notifier.clone() },
             move_writer: MoveWriter { shards: shards.clone() },
-            requeuer: Requeuer::new(shards.clone(), notifier),
-            deleter,
             reader: JobReader::new(shards.clone()),
             settings,
             shards,
@@ -191,97 +174,21 @@ impl Store for Redis {
         self.rate_limiter.give_back(topic, allowed, unused).await
     }
 
-    async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
-        self.canceller.cancel(grants, Delay::default()).await
-    }
-
-    async fn postpone(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()> {
-        self.canceller.cancel(grants, delay).await
-    }
-
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
         let delay = self.start_gone_delay();
         let finished = self.finisher.finish(scope, jobs).await?;
-        delay.finish(scope, finished.contains(&Finished::Gone)).await;
+        delay.finish(!scope.is_all() && finished.contains(&Finished::Gone)).await;
         Ok(finished)
     }
 
-    async fn release(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        release: Release,
-    ) -> Result<Held> {
-        let delay = self.start_gone_delay();
-        let held = self.holder_steps.release(scope, id, receipt, release).await?;
-        delay.finish(scope, held == Err(NotHeld::Gone)).await;
-        Ok(held)
-    }
-
-    async fn touch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        ttr: Option<Ttr>,
-    ) -> Result<Held> {
-        let delay = self.start_gone_delay();
-        let held = self.holder_steps.touch(scope, id, receipt, ttr).await?;
-        delay.finish(scope, held == Err(NotHeld::Gone)).await;
-        Ok(held)
-    }
-
-    async fn bury(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        reason: Option<Reason>,
-    ) -> Result<Held> {
-        let delay = self.start_gone_delay();
-        let held = self.holder_steps.bury(scope, id, receipt, reason).await?;
-        delay.finish(scope, held == Err(NotHeld::Gone)).await;
-        Ok(held)
-    }
-
-    async fn requeue(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        due: Due,
-        by: Option<&Actor>,
-    ) -> Result<Requeued> {
-        let gone_delay = self.start_gone_delay();
-        let requeued = self.requeuer.requeue(scope, id, due, by).await?;
-        gone_delay.finish(scope, requeued == Requeued::Gone).await;
-        Ok(requeued)
-    }
-
-    async fn patch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        patch: Patch,
-        by: Option<&Actor>,
-    ) -> Result<Patched> {
-        let delay = self.start_gone_delay();
-        let patched = self.patcher.patch(scope, id, patch, by).await?;
-        delay.finish(scope, patched == Patched::Gone).await;
-        Ok(patched)
-    }
-
-    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        let delay = self.start_gone_delay();
-        let deleted = self.deleter.delete(scope, ids).await?;
-        delay.finish(scope, deleted.contains(&Deleted::Gone)).await;
-        Ok(deleted)
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Applied>> {
+        self.steps.apply(&steps).await
     }
 
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
         let delay = self.start_gone_delay();
         let job = self.reader.get(scope, id).await?;
-        delay.finish(scope, job.is_none()).await;
+        delay.finish(!scope.is_all() && job.is_none()).await;
         Ok(job)
     }
 
@@ -344,10 +251,6 @@ impl Store for Redis {
         limit: usize,
     ) -> Result<JobPage> {
         self.lister.list(filter, order, after, limit).await
-    }
-
-    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
-        self.changer.change(jobs, by).await
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {

@@ -55,6 +55,7 @@ mod coordination;
 mod engine;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
+mod indexed;
 mod keys;
 mod layout;
 mod open;

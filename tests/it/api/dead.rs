@@ -1,6 +1,6 @@
 //! Dead letters: list, requeue, delete.
 
-use linger::store::Store;
+use linger::store::Steps;
 use serde_json::json;
 
 use super::on_every_engine;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use linger::{
     job::{Body, Due, Fingerprint, JobId, Reason, State, Timestamp, Topic},
-    store::{AddJob, Added, Deleted, Patch, Patched, Release, Requeued},
+    store::{AddJob, Added, Deleted, Patch, Patched, Release, Requeued, Steps},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};

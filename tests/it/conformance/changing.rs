@@ -3,8 +3,8 @@
 use linger::{
     job::{Due, Job, JobState, Reason, State, Timestamp},
     store::{
-        AddJob, ChangeJob, Changed, Deleted, Finished, JobChange, Minute, MoveKind, SeenJob, Span, Store,
-        Totals,
+        AddJob, ChangeJob, Changed, Deleted, Finished, JobChange, Minute, MoveKind, SeenJob, Span, Steps,
+        Store, Totals,
     },
 };
 

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, State, Timestamp},
-    store::{AddJob, ListPosition, ListedJob, MoveKind, Order, Requeued, moment_of},
+    store::{AddJob, ListPosition, ListedJob, MoveKind, Order, Requeued, Steps, moment_of},
 };
 
 use super::listing::bury_these;

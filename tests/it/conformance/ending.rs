@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Receipt, State},
-    store::{AddJob, Deleted, FinishJob, Finished, NotHeld, Release, TopicStats},
+    store::{AddJob, Deleted, FinishJob, Finished, NotHeld, Release, Steps, TopicStats},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};

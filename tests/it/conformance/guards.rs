@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, State, Timestamp},
-    store::{AddJob, Changed, FinishJob, JobChange, Patch, Release, SeenJob, Store},
+    store::{AddJob, Changed, FinishJob, JobChange, Patch, Release, SeenJob, Steps, Store},
 };
 
 use super::listing::fill;

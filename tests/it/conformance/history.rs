@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use linger::{
     job::{Actor, AttemptEnd, Due, History, HistoryEntry, HistoryEvent, Reason, State, Timestamp},
-    store::{AddJob, Changed, JobChange, JobFilter, Order, Patch, Release, Reservation, Store},
+    store::{AddJob, Changed, JobChange, JobFilter, Order, Patch, Release, Reservation, Steps, Store},
 };
 
 use crate::harness::{jobs::*, lists::*, stores::StoreFixture};

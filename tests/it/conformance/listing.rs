@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use linger::{
     job::{Body, Job, Outlet, Reason, State, Timestamp, Topic, TopicSettings},
-    store::{AddJob, JobFilter, ListPosition, ListedJob, Order, Release, Reservation, Store, moment_of},
+    store::{
+        AddJob, JobFilter, ListPosition, ListedJob, Order, Release, Reservation, Steps, Store, moment_of,
+    },
 };
 
 use crate::harness::{jobs::*, lists::*, stores::StoreFixture};

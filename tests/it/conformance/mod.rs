@@ -23,6 +23,7 @@ mod records;
 mod reserving;
 mod returning;
 mod secrets;
+mod steps;
 mod timeline;
 mod topics;
 mod walking;

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Topic, TopicSettings},
-    store::AddJob,
+    store::{AddJob, Steps},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture, wait::StepLimit};

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, Job, State},
-    store::{AddJob, Added, Patch, Patched},
+    store::{AddJob, Added, Patch, Patched, Steps},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use linger::{
     job::{History, State, Ttr},
-    store::{AddJob, Finished},
+    store::{AddJob, Finished, Steps},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, Job, Reason, State},
-    store::{AddJob, Finished, NotHeld, Release, Reservation},
+    store::{AddJob, Finished, NotHeld, Release, Reservation, Steps},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, Topic},
-    store::{Minute, Patch, Release, Span, Timeline, Totals},
+    store::{Minute, Patch, Release, Span, Steps, Timeline, Totals},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, Job, JobId, Receipt, State, TopicFilter},
-    store::{AddJob, Deleted, FinishJob, Finished, NotHeld, Patch, Patched, Release, Requeued, Wait},
+    store::{AddJob, Deleted, FinishJob, Finished, NotHeld, Patch, Patched, Release, Requeued, Steps, Wait},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};

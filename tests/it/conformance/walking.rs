@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use linger::{
     job::{Due, State},
-    store::{AddJob, FinishJob, JobFilter, ListedJob, Order, Patch, Store, moment_of},
+    store::{AddJob, FinishJob, JobFilter, ListedJob, Order, Patch, Steps, Store, moment_of},
 };
 
 use super::listing::*;

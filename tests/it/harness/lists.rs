@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use linger::{
     job::{Body, Due, Job, State},
-    store::{ChangeJob, Changed, JobChange, JobFilter, ListedJob, Order, SeenJob, Store, moment_of},
+    store::{ChangeJob, Changed, JobChange, JobFilter, ListedJob, Order, SeenJob, Steps, Store, moment_of},
 };
 
 use super::{

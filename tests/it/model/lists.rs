@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, State, Timestamp},
-    store::{ChangeJob, JobChange, JobFilter, Order, SeenJob, Store, moment_of},
+    store::{ChangeJob, JobChange, JobFilter, Order, SeenJob, Steps, moment_of},
 };
 use rand::{RngExt, seq::IndexedRandom};
 

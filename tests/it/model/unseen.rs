@@ -1,6 +1,6 @@
 //! Steps that give a reservation back which no client has seen.
 
-use linger::store::Store;
+use linger::store::Steps;
 
 use super::Sequence;
 use crate::harness::jobs::delay;

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use linger::{
     job::{Attributes, Body, Due, Reason, SecretId, SigningKey, SigningSecret, State, Tag, TopicSettings},
     store::{
-        AddJob, AddedSecret, Deleted, Error, Finished, MoveKind, Patch, Patched, Release, redis::Options,
+        AddJob, AddedSecret, Deleted, Error, Finished, MoveKind, Patch, Patched, Release, Steps,
+        redis::Options,
     },
 };
 

@@ -3,7 +3,7 @@
 use linger::{
     clock::Clock,
     job::{Due, Job, JobId, State},
-    store::{AddJob, ChangeJob, Changed, JobChange, SeenJob, Store, redis::Options},
+    store::{AddJob, ChangeJob, Changed, JobChange, SeenJob, Steps, Store, redis::Options},
 };
 
 use super::{Process, Raw, options, proxy::Proxy};

@@ -1,6 +1,9 @@
 //! Concurrent processes on one prefix, with the default settings.
 
-use linger::{job::State, store::redis::Options};
+use linger::{
+    job::State,
+    store::{Steps, redis::Options},
+};
 
 use super::{Process, options};
 use crate::harness::jobs::*;

@@ -3,7 +3,8 @@
 use linger::{
     job::{Due, State},
     store::{
-        Added, Deleted, FinishJob, Finished, Patch, Patched, Release, Requeued, Reservation, redis::Options,
+        Added, Deleted, FinishJob, Finished, Patch, Patched, Release, Requeued, Reservation, Steps,
+        redis::Options,
     },
 };
 

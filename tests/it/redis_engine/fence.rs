@@ -5,7 +5,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use linger::{
     job::{Due, SecretId, SigningKey, State, TopicPause, TopicSettings},
     metrics::Metrics,
-    store::{Error, Movable, Patch, Release, Result, Store, Wait, redis},
+    store::{Error, Movable, Patch, Release, Result, Steps, Store, Wait, redis},
 };
 
 use super::{Process, options};
@@ -92,5 +92,5 @@ async fn a_closed_store_takes_no_changes() {
     assert_eq!(store.promote(10).await.expect("promotes").moves.len(), 2);
     store.add(vec![job("new")]).await.expect("adds");
     // A mover changes nothing without a fence of its own.
-    assert_refused("a mover", Store::delete(&*mover, ALL, vec![id("new")]).await);
+    assert_refused("a mover", Steps::delete(&*mover, ALL, vec![id("new")]).await);
 }

@@ -5,7 +5,7 @@
 use linger::{
     job::{State, TopicPause},
     store::{
-        ChangeJob, Changed, Deleted, Error, Finished, JobChange, Patch, Patched, Requeued, SeenJob,
+        ChangeJob, Changed, Deleted, Error, Finished, JobChange, Patch, Patched, Requeued, SeenJob, Steps,
         redis::Options,
     },
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use linger::{
     clock::Clock,
     job::{Body, Due, JobId, State, Timestamp},
-    store::{AddJob, Deleted, JobFilter, JobPage, ListPosition, Order, Store, redis::Options},
+    store::{AddJob, Deleted, JobFilter, JobPage, ListPosition, Order, Steps, Store, redis::Options},
 };
 
 use super::{Process, Raw, options, tag};

@@ -11,7 +11,7 @@ use std::{
 use linger::{
     clock::{Clock, SystemClock},
     job::Due,
-    store::{Added, Error, Finished, Patch, Store, redis::Options},
+    store::{Added, Error, Finished, Patch, Steps, Store, redis::Options},
 };
 
 use super::{

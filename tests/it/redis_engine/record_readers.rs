@@ -11,7 +11,7 @@ use linger::{
         Actor, Attributes, Callback, Job, Outlet, Reason, State, Tag, Timestamp, Ttr, decode_steps,
         encode_steps,
     },
-    store::{AddJob, Claim, Error, Release, redis::Options},
+    store::{AddJob, Claim, Error, Release, Steps, redis::Options},
 };
 use rand::{Rng, RngExt, SeedableRng, rngs::SmallRng, seq::IndexedRandom};
 

@@ -4,7 +4,7 @@ use linger::{
     clock::{Clock, SystemClock},
     job::{RetrySchedule, State},
     store::{
-        AddJob, Deleted, MoveKind,
+        AddJob, Deleted, MoveKind, Steps,
         redis::{Mode, Options},
     },
 };

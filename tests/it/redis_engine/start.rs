@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use linger::{
     metrics::Metrics,
     store::{
-        Degraded, Deleted, Error, Finished,
+        Degraded, Deleted, Error, Finished, Steps,
         redis::{self, ConnectError, Options},
     },
 };

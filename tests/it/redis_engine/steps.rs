@@ -10,8 +10,8 @@ use linger::{
     },
     store::{
         AddJob, AddedSecret, ChangeJob, Deleted, FinishJob, Finished, JobChange, JobFilter, ListedJob,
-        NoticeContent, NoticeKind, Order, Patch, Release, Requeued, Reservation, Result, SeenJob, Store,
-        TopicStats,
+        NoticeContent, NoticeKind, Order, Patch, Release, Requeued, Reservation, Result, SeenJob, Steps,
+        Store, TopicStats,
     },
 };
 

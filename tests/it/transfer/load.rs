@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use linger::{
     job::Due,
-    store::{Patch, Release, Store},
+    store::{Patch, Release, Steps, Store},
 };
 use tokio_util::sync::CancellationToken;
 

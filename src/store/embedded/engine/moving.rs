@@ -6,7 +6,7 @@ use super::EmbeddedStore;
 use crate::clock::SystemClock;
 use crate::job::{JobId, TopicFilter};
 use crate::store::{
-    ClockOffsets, Error, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ServerSet, Store,
+    ClockOffsets, Error, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ServerSet, Steps, Store,
     TopicRecord,
     embedded::{ops, rows::meta::StoreId},
 };
@@ -64,7 +64,7 @@ impl Movable for EmbeddedStore {
     }
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<()> {
-        Store::delete(self, &TopicFilter::ALL, ids).await.map(drop)
+        Steps::delete(self, &TopicFilter::ALL, ids).await.map(drop)
     }
 
     async fn replace_topic(&self, topic: TopicRecord) -> Result<()> {

@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 use super::write_txn::{FoundJob, WriteTxn};
 use crate::{
-    job::{Actor, Body, Due, HistoryEvent, JobId, State, TopicFilter},
+    job::{Actor, Body, Due, HistoryEvent, JobId, State, Timestamp, Topic, TopicFilter},
     store::{
-        ChangeJob, Changed, Deleted, JobChange, Patch, Patched, Requeued, Result,
+        Applied, JobChange, Patch, Result,
         embedded::{
             disk::disk_space::SpaceNeed,
             rows::{
@@ -14,21 +14,22 @@ use crate::{
                 db::{SqlResult, Table},
             },
         },
+        moment_of,
     },
 };
 
-/// See [`crate::store::Store::patch`]. A record that becomes longer needs disk space.
-pub(crate) fn patch(
+/// See [`StepAction::Patch`](crate::store::StepAction::Patch). A record that becomes longer needs disk space.
+pub(super) fn patch(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
     patch: &Patch,
     by: Option<&Actor>,
-) -> SqlResult<Result<Patched>> {
-    let Some(found) = txn.find(scope, id)? else { return Ok(Ok(Patched::Gone)) };
+) -> SqlResult<Result<Applied>> {
+    let Some(found) = txn.find(scope, id)? else { return Ok(Ok(Applied::Gone)) };
     match txn.memory.job_state(found.job_ref) {
         State::Delayed | State::Ready => {}
-        state @ (State::Reserved | State::Dead) => return Ok(Ok(Patched::Refused(state))),
+        state @ (State::Reserved | State::Dead) => return Ok(Ok(Applied::Refused(state))),
     }
     let FoundJob { hash, job_ref, content: Record { mut head, body } } = found;
     let retry_steps = head.spec.retry.steps().len();
@@ -54,31 +55,28 @@ pub(crate) fn patch(
             job_ref
         }
     };
-    Ok(Ok(Patched::Done(Box::new(txn.to_job(job_ref, &record)))))
+    Ok(Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record)))))
 }
 
-/// See [`crate::store::Store::delete`].
-pub(crate) fn delete(txn: &mut WriteTxn<'_>, scope: &TopicFilter, ids: &[JobId]) -> SqlResult<Vec<Deleted>> {
-    let mut delete_one = |id| {
-        let Some(found) = txn.find_head(scope, id)? else { return Ok(Deleted::Gone) };
-        txn.remove(found.hash, found.job_ref)?;
-        Ok(Deleted::Done { topic: found.content.topic })
-    };
-    ids.iter().map(&mut delete_one).collect()
+/// See [`StepAction::Delete`](crate::store::StepAction::Delete).
+pub(super) fn delete(txn: &mut WriteTxn<'_>, scope: &TopicFilter, id: &JobId) -> SqlResult<Applied> {
+    let Some(found) = txn.find_head(scope, id)? else { return Ok(Applied::Gone) };
+    txn.remove(found.hash, found.job_ref)?;
+    Ok(Applied::Done { topic: found.content.topic })
 }
 
-/// See [`crate::store::Store::requeue`]: as if it were a new job. The whole job is rewritten and stays, which needs disk space.
-pub(crate) fn requeue(
+/// See [`StepAction::Requeue`](crate::store::StepAction::Requeue): as if it were a new job. The whole job is rewritten and stays, which needs disk space.
+pub(super) fn requeue(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
     due: Due,
     by: Option<&Actor>,
-) -> SqlResult<Result<Requeued>> {
-    let Some(found) = txn.find(scope, id)? else { return Ok(Ok(Requeued::Gone)) };
+) -> SqlResult<Result<Applied>> {
+    let Some(found) = txn.find(scope, id)? else { return Ok(Ok(Applied::Gone)) };
     match txn.memory.job_state(found.job_ref) {
         State::Dead => {}
-        state @ (State::Delayed | State::Ready | State::Reserved) => return Ok(Ok(Requeued::NotDead(state))),
+        state @ (State::Delayed | State::Ready | State::Reserved) => return Ok(Ok(Applied::Refused(state))),
     }
     if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
         return Ok(Err(full));
@@ -91,52 +89,41 @@ pub(crate) fn requeue(
     txn.set_due(&mut record.head, due);
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_waiting(hash, job_ref.outlet, &record)?;
-    Ok(Ok(Requeued::Done(Box::new(txn.to_job(job_ref, &record)))))
+    Ok(Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record)))))
 }
 
-/// See [`crate::store::Store::change`]. Needs disk space as the changes by id do; the level is the same for all of them.
-pub(crate) fn change(
+/// Whether the job called `id` is still as a list showed it: its topic, its state and the moment of this state.
+pub(super) fn is_as_seen(
     txn: &mut WriteTxn<'_>,
-    jobs: &[ChangeJob],
-    by: Option<&Actor>,
-) -> SqlResult<Result<Vec<Changed>>> {
-    let need = jobs.iter().filter_map(|job| match job.change {
-        JobChange::Delete => None,
-        JobChange::Reschedule(_) => Some(SpaceNeed::Rewrite),
-        JobChange::Requeue(_) => Some(SpaceNeed::Growth),
-    });
-    for need in need {
-        if let Some(full) = txn.space_refusal(need) {
-            return Ok(Err(full));
-        }
-    }
-    jobs.iter().map(|job| change_one(txn, job, by)).collect()
-}
-
-fn change_one(
-    txn: &mut WriteTxn<'_>,
-    ChangeJob { seen, change }: &ChangeJob,
-    by: Option<&Actor>,
-) -> SqlResult<Result<Changed>> {
-    let Some(found) = txn.find_head(&TopicFilter::ALL, &seen.id)? else { return Ok(Ok(Changed::Skipped)) };
+    scope: &TopicFilter,
+    id: &JobId,
+    seen: (&Topic, State, Timestamp),
+) -> SqlResult<bool> {
+    let Some(found) = txn.find_head(scope, id)? else { return Ok(false) };
     let record = Record { head: found.content, body: Body::from_stored(Bytes::new()) };
-    if !seen.is_still(&txn.to_job(found.job_ref, &record)) || !change.applies_to(seen.state) {
-        return Ok(Ok(Changed::Skipped));
-    }
-    let is_done = match change {
-        JobChange::Delete => {
-            txn.remove(found.hash, found.job_ref)?;
-            Ok(true)
-        }
+    let job = txn.to_job(found.job_ref, &record);
+    Ok((&job.topic, job.state(), moment_of(&job)) == seen)
+}
+
+/// Changes a job that is as a list showed it.
+pub(super) fn change_seen(
+    txn: &mut WriteTxn<'_>,
+    id: &JobId,
+    change: &JobChange,
+    by: Option<&Actor>,
+) -> SqlResult<Result<Applied>> {
+    let all = &TopicFilter::ALL;
+    let applied = match change {
+        JobChange::Delete => Ok(delete(txn, all, id)?),
+        JobChange::Requeue(due) => requeue(txn, all, id, *due, by)?,
         JobChange::Reschedule(due) => {
-            let due = Patch { due: Some(*due), ..Patch::default() };
-            let patched = patch(txn, &TopicFilter::ALL, &seen.id, &due, by)?;
-            patched.map(|patched| matches!(patched, Patched::Done(_)))
-        }
-        JobChange::Requeue(due) => {
-            let requeued = requeue(txn, &TopicFilter::ALL, &seen.id, *due, by)?;
-            requeued.map(|requeued| matches!(requeued, Requeued::Done(_)))
+            patch(txn, all, id, &Patch { due: Some(*due), ..Patch::default() }, by)?
         }
     };
-    Ok(is_done.map(|is_done| if is_done { Changed::Done } else { Changed::Skipped }))
+    Ok(applied.map(|applied| match applied {
+        Applied::Job(job) => Applied::Done { topic: job.topic },
+        Applied::Done { topic } => Applied::Done { topic },
+        // A record that cannot be read is set aside.
+        Applied::Gone | Applied::Lost | Applied::Refused(_) | Applied::Skipped => Applied::Skipped,
+    }))
 }

@@ -5,7 +5,7 @@ use super::write_txn::{FoundJob, WriteTxn};
 use crate::{
     job::{AttemptEnd, Delay, JobId, Reason, Receipt, State, TopicFilter, Ttr},
     store::{
-        FinishJob, Finished, Held, NotHeld, Release, Result,
+        Applied, FinishJob, Finished, Release, Result,
         embedded::{
             disk::disk_space::SpaceNeed,
             memory::{
@@ -47,54 +47,56 @@ fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> S
             (found.hash, found.job_ref)
         }
     };
-    let topic = txn.memory.topics().get(job_ref.outlet).outlet.topic.clone();
+    let topic = txn.topic_of(job_ref);
     txn.remove(hash, job_ref)?;
     Ok(Finished::Done { topic })
 }
 
-/// See [`crate::store::Store::cancel`].
-pub(crate) fn cancel(txn: &mut WriteTxn<'_>, grants: &[(JobId, Receipt)]) -> SqlResult<()> {
-    for (id, receipt) in grants {
-        // The record's attempts do not count this one, and its key is still that of its due time.
-        if let Some((_, job_ref, _)) = find_reserved(txn, &TopicFilter::ALL, id, receipt) {
-            txn.db.delete_lease(job_ref.key)?;
-            txn.change_state(job_ref, MemoryState::Ready { since: txn.now.rounded_down });
-        }
-    }
-    Ok(())
+/// See [`StepAction::Cancel`](crate::store::StepAction::Cancel). From memory alone.
+pub(super) fn cancel(
+    txn: &mut WriteTxn<'_>,
+    scope: &TopicFilter,
+    id: &JobId,
+    receipt: &Receipt,
+) -> SqlResult<Applied> {
+    let Some((_, job_ref, _)) = find_reserved(txn, scope, id, receipt) else { return Ok(Applied::Lost) };
+    // The record's attempts do not count this one, and its key is still that of its due time.
+    txn.db.delete_lease(job_ref.key)?;
+    txn.change_state(job_ref, MemoryState::Ready { since: txn.now.rounded_down });
+    Ok(Applied::Done { topic: txn.topic_of(job_ref) })
 }
 
-/// See [`crate::store::Store::postpone`]. Each job is rewritten.
-pub(crate) fn postpone(
+/// See [`StepAction::Postpone`](crate::store::StepAction::Postpone). The whole job is rewritten.
+pub(super) fn postpone(
     txn: &mut WriteTxn<'_>,
-    grants: &[(JobId, Receipt)],
+    scope: &TopicFilter,
+    id: &JobId,
+    receipt: &Receipt,
     delay: Delay,
-) -> SqlResult<Result<()>> {
+) -> SqlResult<Result<Applied>> {
+    // The record's attempts do not count this one.
+    let Ok((found, _)) = read_reserved(txn, scope, id, receipt)? else { return Ok(Ok(Applied::Lost)) };
     if let Some(full) = txn.space_refusal(SpaceNeed::Rewrite) {
         return Ok(Err(full));
     }
-    for (id, receipt) in grants {
-        // The record's attempts do not count this one.
-        let Ok((found, _)) = read_reserved(txn, &TopicFilter::ALL, id, receipt)? else { continue };
-        let FoundJob { hash, job_ref, content: mut record } = found;
-        txn.set_delay(&mut record.head, delay.as_duration());
-        txn.remove(hash, job_ref)?;
-        txn.insert_waiting(hash, job_ref.outlet, &record)?;
-    }
-    Ok(Ok(()))
+    let FoundJob { hash, job_ref, content: mut record } = found;
+    txn.set_delay(&mut record.head, delay.as_duration());
+    txn.remove(hash, job_ref)?;
+    txn.insert_waiting(hash, job_ref.outlet, &record)?;
+    Ok(Ok(Applied::Done { topic: txn.topic_of(job_ref) }))
 }
 
-/// See [`crate::store::Store::release`]. The whole job is rewritten.
-pub(crate) fn release(
+/// See [`StepAction::Release`](crate::store::StepAction::Release). The whole job is rewritten.
+pub(super) fn release(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
     release: &Release,
-) -> SqlResult<Result<Held>> {
+) -> SqlResult<Result<Applied>> {
     let (found, lease) = match read_reserved(txn, scope, id, receipt)? {
         Ok(held) => held,
-        Err(not_held) => return Ok(Ok(Err(not_held))),
+        Err(not_held) => return Ok(Ok(not_held)),
     };
     if let Some(full) = txn.space_refusal(SpaceNeed::Rewrite) {
         return Ok(Err(full));
@@ -114,37 +116,37 @@ pub(crate) fn release(
     record.head.reason = release.reason.clone();
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_waiting(hash, job_ref.outlet, &record)?;
-    Ok(Ok(Ok(txn.to_job(job_ref, &record))))
+    Ok(Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record)))))
 }
 
-/// See [`crate::store::Store::touch`].
-pub(crate) fn touch(
+/// See [`StepAction::Touch`](crate::store::StepAction::Touch).
+pub(super) fn touch(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
     ttr: Option<Ttr>,
-) -> SqlResult<Held> {
+) -> SqlResult<Applied> {
     let (found, lease) = match read_reserved(txn, scope, id, receipt)? {
         Ok(held) => held,
-        Err(not_held) => return Ok(Err(not_held)),
+        Err(not_held) => return Ok(not_held),
     };
     let ttr = ttr.unwrap_or(found.content.head.spec.ttr);
     txn.set_lease(found.job_ref, Lease { deadline: txn.now.after(ttr.as_duration()), ..lease })?;
-    Ok(Ok(txn.to_job(found.job_ref, &found.content)))
+    Ok(Applied::Job(Box::new(txn.to_job(found.job_ref, &found.content))))
 }
 
-/// See [`crate::store::Store::bury`]. The whole job is rewritten.
-pub(crate) fn bury(
+/// See [`StepAction::Bury`](crate::store::StepAction::Bury). The whole job is rewritten.
+pub(super) fn bury(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
     reason: &Option<Reason>,
-) -> SqlResult<Result<Held>> {
+) -> SqlResult<Result<Applied>> {
     let (found, lease) = match read_reserved(txn, scope, id, receipt)? {
         Ok(held) => held,
-        Err(not_held) => return Ok(Ok(Err(not_held))),
+        Err(not_held) => return Ok(Ok(not_held)),
     };
     if let Some(full) = txn.space_refusal(SpaceNeed::Rewrite) {
         return Ok(Err(full));
@@ -158,14 +160,14 @@ fn bury_job(
     lease: &Lease,
     reason: Option<Reason>,
     (end, default_reason): (AttemptEnd, &str),
-) -> SqlResult<Held> {
+) -> SqlResult<Applied> {
     let FoundJob { hash, job_ref, content: mut record } = found;
     txn.remember_attempt(&mut record.head, lease, end, reason.as_ref());
     record.head.attempts = lease.attempts;
     record.head.reason = reason.or_else(|| Reason::new(default_reason));
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_dead(hash, job_ref.outlet, &mut record)?;
-    Ok(Ok(txn.to_job(job_ref, &record)))
+    Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record))))
 }
 
 /// Finds the job in `scope` that is reserved under `receipt`, from memory alone: 128 random bits and the hash of the
@@ -184,22 +186,22 @@ fn find_reserved(
     })
 }
 
-/// Reads the record reserved under `receipt`. A broken one is set aside, and so gone.
+/// Reads the record reserved under `receipt`; otherwise the outcome for the caller. A broken one is set aside, and so gone.
 fn read_reserved(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
-) -> SqlResult<std::result::Result<(FoundJob<Record>, Lease), NotHeld>> {
+) -> SqlResult<std::result::Result<(FoundJob<Record>, Lease), Applied>> {
     let Some((hash, job_ref, lease)) = find_reserved(txn, scope, id, receipt) else {
         let exists = txn.find_head(scope, id)?.is_some();
-        return Ok(Err(if exists { NotHeld::Lost } else { NotHeld::Gone }));
+        return Ok(Err(if exists { Applied::Lost } else { Applied::Gone }));
     };
     match txn.db.read(Table::Live, job_ref.key)? {
         Ok(content) => Ok(Ok((FoundJob { hash, job_ref, content }, lease))),
         Err(why) => {
             txn.set_aside(job_ref.key, false, why)?;
-            Ok(Err(NotHeld::Gone))
+            Ok(Err(Applied::Gone))
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The operations of the store, each within a [`write_txn::WriteTxn`]. An operation makes all checks before its
 //! first change.
 //!
-//! `add.rs`, `reserve.rs` and `promote.rs` each have one operation, `hold.rs` those of a job's holder, `change.rs`
-//! the changes by id that need no reservation. `write_txn.rs` keeps rows and memory in step.
+//! `add.rs`, `reserve.rs` and `promote.rs` each have one operation, `apply.rs` the steps: those of a job's holder are in
+//! `hold.rs`, those that need no reservation in `change.rs`. `write_txn.rs` keeps rows and memory in step.
 //!
 //! A list (`list.rs`) reads the heads of up to a thousand jobs in one step of the writer, in the order of the keys
 //! in memory. A list of delayed or ready jobs over many outlets merges them in steps that each visit some of them
@@ -13,6 +13,7 @@
 //! no read.
 
 mod add;
+mod apply;
 mod change;
 mod first_keys;
 mod hold;
@@ -25,9 +26,9 @@ mod topics;
 pub(super) mod write_txn;
 
 pub(super) use add::add;
-pub(super) use change::{change, delete, patch, requeue};
+pub(super) use apply::apply;
 pub(super) use first_keys::{FirstKeys, Wanted, first_keys};
-pub(super) use hold::{bury, cancel, finish, postpone, release, touch};
+pub(super) use hold::finish;
 pub(super) use list::{MAX_STEP, list, list_waiting};
 pub(super) use promote::promote;
 pub(super) use purge::purge;

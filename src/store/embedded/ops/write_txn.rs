@@ -132,6 +132,11 @@ impl WriteTxn<'_> {
         scope.is_all() || scope.allows(&self.memory.topics().get(job_ref.outlet).outlet.topic)
     }
 
+    /// The job's topic.
+    pub fn topic_of(&self, job_ref: JobRef) -> Topic {
+        self.memory.topics().get(job_ref.outlet).outlet.topic.clone()
+    }
+
     /// Adds the attempt that was made under `lease`, and ends now, to the history of `head`.
     pub fn remember_attempt(
         &self,

@@ -10,7 +10,8 @@ use crate::{
     clock::Clock,
     job::{Body, State},
     store::{
-        AddJob, ChangeJob, Changed, Error, FinishJob, JobChange, JobFilter, MoveKind, Order, SeenJob, Store,
+        AddJob, ChangeJob, Changed, Error, FinishJob, JobChange, JobFilter, MoveKind, Order, SeenJob, Steps,
+        Store,
         embedded::{
             start::Start,
             tests::snapshot::assert_consistent,

@@ -7,7 +7,7 @@ use rusqlite::ffi;
 use super::fixture::*;
 use crate::{
     job::{Body, Outlet, State},
-    store::{Added, Claim, Deleted, Error, JobFilter, Order, Store, Wait},
+    store::{Added, Claim, Deleted, Error, JobFilter, Order, Step, StepAction, Steps, Store, Wait},
 };
 
 /// The engine's error for an SQLite result code.
@@ -96,7 +96,8 @@ async fn after_a_failed_write_nothing_is_acknowledged_until_a_restart() {
     let held = reserve(&store, 1).await;
     let failed = store
         .run(|txn| {
-            crate::store::embedded::ops::delete(txn, ALL, &[id("a")])?;
+            crate::store::embedded::ops::apply(txn, &[Step::unscoped(id("a"), StepAction::Delete, None)])?
+                .expect("needs no space");
             Err::<(), _>(failure(ffi::SQLITE_IOERR_FSYNC))
         })
         .await;

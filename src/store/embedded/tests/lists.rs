@@ -10,8 +10,8 @@ use crate::{
     clock::Clock,
     job::{Callback, CallbackUrl, Due, DueKind, Job, Outlet, State, Timestamp, TopicFilter},
     store::{
-        AddJob, ChangeJob, Changed, Claim, Error, JobChange, JobFilter, ListPosition, Order, SeenJob, Store,
-        Wait,
+        AddJob, ChangeJob, Changed, Claim, Error, JobChange, JobFilter, ListPosition, Order, SeenJob, Steps,
+        Store, Wait,
         embedded::{
             EmbeddedStore,
             memory::{job_index::JobRef, job_state::MemoryState},

@@ -7,7 +7,7 @@ use crate::{
     clock::ManualClock,
     job::{Due, Job, Reason, State, Timestamp},
     store::{
-        AddJob, Degraded, Deleted, JobFilter, Minute, Order, Patch, Put, Release, Span, Store,
+        AddJob, Degraded, Deleted, JobFilter, Minute, Order, Patch, Put, Release, Span, Steps, Store,
         embedded::{AcceptedClock, EmbeddedStore, accept_clock},
     },
 };

@@ -7,7 +7,7 @@ use crate::{
     clock::{Clock, ManualClock, SystemClock},
     job::{State, Timestamp, TopicPause, TopicSettings, Ttr},
     store::{
-        Error, JobFilter, Order, Store, TopicConfig,
+        Error, JobFilter, Order, Steps, Store, TopicConfig,
         embedded::{Durability, OpenError},
     },
 };

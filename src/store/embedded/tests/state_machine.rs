@@ -1,6 +1,8 @@
 //! The operations on their own, without threads: random groups on a store in memory, committed or rolled back.
 //! Memory is compared with the rows after each group.
 
+mod lists;
+
 use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
@@ -10,14 +12,14 @@ use crate::{
     clock::{Clock, ManualClock},
     job::{Callback, CallbackUrl, Due, DueKind, HostNumber, JobId, Outlet, Receipt, State, Timestamp},
     store::{
-        AddJob, ChangeJob, Claim, FinishJob, JobChange, JobFilter, JobPage, Order, Patch, Release, SeenJob,
-        TopicConfig,
+        self, AddJob, ChangeJob, Claim, FinishJob, JobChange, JobFilter, Order, Patch, Release, SeenJob,
+        StepAction, TopicConfig,
         embedded::{
             Options,
             disk::disk_space::SpaceGauge,
             memory::{job_index::JobIndex, state::Memory},
             ops::{
-                self, FirstKeys, Wanted,
+                self,
                 write_txn::{CommitEffects, WriteTxn},
             },
             recovery::load::load,
@@ -104,15 +106,12 @@ impl StateMachine {
                 self.receipts.extend(receipts);
                 answer_text(granted)
             }
-            Step::Delete { job } => answer_text(self.txn(|txn| ops::delete(txn, ALL, &[name(job)]))),
+            Step::Delete { job } => self.apply(name(job), StepAction::Delete),
             Step::Patch { job, wait_ms } => {
                 let patch = Patch { due: Some(after(wait(wait_ms))), ..Patch::default() };
-                answer_text(self.txn(|txn| ops::patch(txn, ALL, &name(job), &patch, None)))
+                self.apply(name(job), StepAction::Patch(patch))
             }
-            Step::Requeue { job, wait_ms } => {
-                let due = after(wait(wait_ms));
-                answer_text(self.txn(|txn| ops::requeue(txn, ALL, &name(job), due, None)))
-            }
+            Step::Requeue { job, wait_ms: ms } => self.apply(name(job), StepAction::Requeue(after(wait(ms)))),
             Step::Change { job, wait_ms, kind } => {
                 let Some(job) = self.txn(|txn| ops::get(txn, ALL, &name(job))) else { return String::new() };
                 let change = match kind {
@@ -122,7 +121,7 @@ impl StateMachine {
                 };
                 // The second one mostly finds it moved.
                 let twice = [(); 2].map(|()| ChangeJob { seen: SeenJob::new(&job), change: change.clone() });
-                answer_text(self.txn(|txn| ops::change(txn, &twice, None)))
+                self.change(twice)
             }
             Step::Held { pick, kind } => self.holder_step(pick, kind),
             Step::Pass { ms } => {
@@ -140,8 +139,7 @@ impl StateMachine {
                 let page = self.txn(|txn| ops::list(txn, &filter, Order::Ascending, None, 2));
                 let change = if requeue { JobChange::Requeue(Due::default()) } else { JobChange::Delete };
                 let seen = page.jobs.iter().map(|listed| SeenJob::new(&listed.job));
-                let jobs: Vec<_> = seen.map(|seen| ChangeJob { seen, change: change.clone() }).collect();
-                answer_text(self.txn(|txn| ops::change(txn, &jobs, None)))
+                self.change(seen.map(|seen| ChangeJob { seen, change: change.clone() }))
             }
             Step::Purge { topic: t } => {
                 // The order of a purge is not specified.
@@ -149,41 +147,6 @@ impl StateMachine {
                 String::new()
             }
         }
-    }
-
-    /// The ids of the jobs in `state`, from a list in small pages.
-    fn list(&mut self, state: State, order: Order, limit: usize) -> Vec<JobId> {
-        let (filter, mut found, mut after) = (Arc::new(JobFilter::all(state)), Vec::new(), None);
-        loop {
-            let page = match state {
-                State::Delayed | State::Ready => {
-                    let most = limit + 1;
-                    self.list_waiting(&Wanted { filter: filter.clone(), order, after, most }, limit)
-                }
-                State::Reserved | State::Dead => {
-                    self.txn(|txn| ops::list(txn, &filter, order, after.as_ref(), limit))
-                }
-            };
-            found.extend(page.jobs.into_iter().map(|listed| listed.job.id));
-            after = page.next;
-            if after.is_none() {
-                return found;
-            }
-        }
-    }
-
-    fn list_waiting(&mut self, wanted: &Wanted, limit: usize) -> JobPage {
-        let mut found = FirstKeys::new(wanted);
-        let mut step = self.txn(|txn| Ok(ops::first_keys(txn, wanted, None, None)));
-        while let (keys, Some(place)) = step {
-            found.add(keys);
-            step = self.txn(|txn| Ok(ops::first_keys(txn, wanted, Some(&place), found.bound())));
-        }
-        found.add(step.0);
-        let keys = found.into_sorted();
-        let page = self.txn(|txn| ops::list_waiting(txn, &wanted.filter, &keys, limit));
-        let is_end = page.examined == keys.len() && keys.len() < wanted.most;
-        JobPage { next: page.next.filter(|_| !is_end), ..page }
     }
 
     fn holder_step(&mut self, pick: usize, kind: usize) -> String {
@@ -196,14 +159,23 @@ impl StateMachine {
                 let finish = FinishJob { id: name, receipt: Some(receipt) };
                 answer_text(self.txn(|txn| ops::finish(txn, ALL, &[finish])))
             }
-            1 => answer_text(self.txn(|txn| ops::release(txn, ALL, &name, &receipt, &Release::default()))),
-            2 => answer_text(self.txn(|txn| ops::touch(txn, ALL, &name, &receipt, None))),
-            3 => answer_text(self.txn(|txn| ops::bury(txn, ALL, &name, &receipt, &None))),
-            _ => {
-                self.txn(|txn| ops::cancel(txn, &[(name, receipt)]));
-                String::new()
-            }
+            1 => self.apply(name, StepAction::Release(receipt, Release::default())),
+            2 => self.apply(name, StepAction::Touch(receipt, None)),
+            3 => self.apply(name, StepAction::Bury(receipt, None)),
+            _ => self.apply(name, StepAction::Cancel(receipt)),
         }
+    }
+
+    fn apply(&mut self, id: JobId, action: StepAction) -> String {
+        self.apply_all(vec![store::Step::unscoped(id, action, None)])
+    }
+
+    fn change(&mut self, jobs: impl IntoIterator<Item = ChangeJob>) -> String {
+        self.apply_all(jobs.into_iter().map(|job| store::Step::of_seen(job, None)).collect())
+    }
+
+    fn apply_all(&mut self, steps: Vec<store::Step>) -> String {
+        answer_text(self.txn(|txn| ops::apply(txn, &steps)))
     }
 }
 

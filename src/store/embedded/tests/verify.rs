@@ -5,7 +5,7 @@ use rusqlite::config::DbConfig;
 use super::fixture::*;
 use crate::job::{Outlet, Timestamp};
 use crate::store::{
-    Store, TopicConfig, Verified,
+    Steps, Store, TopicConfig, Verified,
     embedded::{
         EmbeddedStore,
         memory::{job_index::JobRef, job_state::MemoryState},

@@ -5,14 +5,11 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::write_queue::{Operation, WriteQueue};
-use crate::{
-    job::{JobId, Receipt},
-    store::{
-        Error, Reservation, Result,
-        embedded::{
-            ops::{self, write_txn::WriteTxn},
-            rows::db::SqlResult,
-        },
+use crate::store::{
+    Error, Reservation, Result, Step, StepAction,
+    embedded::{
+        ops::{self, write_txn::WriteTxn},
+        rows::db::SqlResult,
     },
 };
 
@@ -111,8 +108,8 @@ fn cancel_unseen(queue: &WriteQueue, unseen: Vec<Reservation>) {
     if unseen.is_empty() {
         return;
     }
-    let grants: Vec<(JobId, Receipt)> =
-        unseen.into_iter().map(|grant| (grant.job.id, grant.receipt)).collect();
-    let (call, _) = WriteRequest::new(move |txn: &mut WriteTxn<'_>| ops::cancel(txn, &grants).map(Ok));
+    let cancel = |grant: Reservation| Step::unscoped(grant.job.id, StepAction::Cancel(grant.receipt), None);
+    let steps: Vec<Step> = unseen.into_iter().map(cancel).collect();
+    let (call, _) = WriteRequest::new(move |txn: &mut WriteTxn<'_>| ops::apply(txn, &steps));
     queue.push_internal(call);
 }

@@ -1,6 +1,6 @@
 //! Cancels reservations that no client has seen. Must not know who reserved them.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use futures_util::future::try_join_all;
 
@@ -11,10 +11,11 @@ use super::{
 use crate::{
     job::{Delay, JobId, Outlet, Receipt},
     store::{
-        Reservation, Result,
+        Applied, Reservation, Result,
         redis::{
+            indexed::{Indexed, by_shard, in_order},
             keys::Shard,
-            reply::{Reply, code},
+            reply::{Reply, code, unexpected},
             scripts::Script,
             time::millis_arg,
         },
@@ -33,11 +34,12 @@ impl Canceller {
     }
 
     /// Cancels reservations; the jobs are due again after `delay`, and ready at once if it is zero. A receipt that is no
-    /// longer valid is ignored.
-    pub async fn cancel(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()> {
-        let shards = self.shards.keys.by_shard(grants, |(id, _)| id);
+    /// longer valid is ignored: [`Applied::Lost`].
+    pub async fn cancel(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<Vec<Applied>> {
+        let count = grants.len();
+        let shards = by_shard(&self.shards.keys, grants, |(id, _)| id);
         let cancels = shards.into_iter().map(|(shard, grants)| self.cancel_on(shard, grants, delay));
-        try_join_all(cancels).await.map(drop)
+        Ok(in_order(count, try_join_all(cancels).await?))
     }
 
     /// Cancels reservations of an outlet, so that the jobs are ready again before their TTR ends. Failures are logged.
@@ -48,26 +50,37 @@ impl Canceller {
         }
     }
 
-    /// Cancels on one shard: the first run returns the outlets, the second has their keys. A reservation that
-    /// one run cancelled has another receipt by the next, which ignores it.
-    async fn cancel_on(&self, shard: Shard, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()> {
-        let mut outlets: Vec<Outlet> = Vec::new();
+    /// Cancels on one shard. The keys of a job that is ready at once depend on its outlet: if the call does not have them, its
+    /// reply names the outlet.
+    async fn cancel_on(
+        &self,
+        shard: Shard,
+        grants: Indexed<(JobId, Receipt)>,
+        delay: Delay,
+    ) -> Result<Indexed<Applied>> {
+        let (mut cancelled, mut left) = (Vec::with_capacity(grants.len()), grants);
+        let mut outlets: BTreeSet<Outlet> = BTreeSet::new();
         for _ in 0..OUTLET_CHANGES_LIMIT {
             let known: Vec<&Outlet> = outlets.iter().collect();
             let mut call = self.shards.change(Script::Cancel, shard, None, &known);
             call = call.arg(millis_arg(delay.as_duration()));
-            for (id, receipt) in &grants {
+            for (_, (id, receipt)) in &left {
                 call = call.arg(id.as_str()).bytes_arg(receipt.as_bytes().to_vec());
             }
             let mut reply = Reply::new(self.shards.call(call).await?)?;
-            let mut waiting: Vec<Outlet> = Vec::new();
-            let mut moved = false;
-            while !reply.is_empty() {
-                let (code, outlet) = (reply.int()?, reply.name::<Outlet>()?);
-                let list = if code == code::MOVED { &mut outlets } else { &mut waiting };
-                moved |= code == code::MOVED;
-                if !list.contains(&outlet) {
-                    list.push(outlet);
+            let (mut waiting, mut moved) = (BTreeSet::new(), Vec::new());
+            for (index, grant) in left {
+                match (reply.int()?, reply.optional_name::<Outlet>()?) {
+                    (code::OK, Some(outlet)) => {
+                        cancelled.push((index, Applied::Done { topic: outlet.topic.clone() }));
+                        waiting.insert(outlet);
+                    }
+                    (code::LOST, None) => cancelled.push((index, Applied::Lost)),
+                    (code::MOVED, Some(outlet)) => {
+                        moved.push((index, grant));
+                        outlets.insert(outlet);
+                    }
+                    _ => return Err(unexpected("the outcome of a cancel")),
                 }
             }
             if delay.as_duration().is_zero() {
@@ -75,9 +88,10 @@ impl Canceller {
             } else if !waiting.is_empty() {
                 self.notifier.due_in(delay.as_duration());
             }
-            if !moved {
-                return Ok(());
+            if moved.is_empty() {
+                return Ok(cancelled);
             }
+            left = moved;
         }
         Err(outlet_keeps_changing())
     }

@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use super::Redis;
 use crate::job::{JobId, TopicFilter};
 use crate::store::{
-    ClockOffsets, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ServerSet, Store, TopicRecord,
+    ClockOffsets, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ServerSet, Steps, Store,
+    TopicRecord,
 };
 
 #[async_trait]
@@ -47,7 +48,7 @@ impl Movable for Redis {
     }
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<()> {
-        Store::delete(self, &TopicFilter::ALL, ids).await.map(drop)
+        Steps::delete(self, &TopicFilter::ALL, ids).await.map(drop)
     }
 
     async fn replace_topic(&self, topic: TopicRecord) -> Result<()> {

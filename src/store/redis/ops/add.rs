@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::{Buf, Bytes};
 use futures_util::future::try_join_all;
 
-use super::indexed::{by_shard, in_order, join, split};
+use crate::store::redis::indexed::{by_shard, in_order, join, split};
 use crate::{
     job::{History, HostNumber, Job, JobState, Outlet, State, Timestamp, Topic},
     store::{

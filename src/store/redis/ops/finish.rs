@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fred::bytes_utils::Str;
 use futures_util::future::try_join_all;
 
-use super::indexed::{by_shard, in_order, join, split};
+use crate::store::redis::indexed::{by_shard, in_order, join, split};
 use crate::{
     job::{JobId, Outlet, TopicFilter},
     store::{

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::{
     clock::Clock,
-    job::TopicFilter,
     store::redis::{
         context::EngineContext,
         time::{between, micros},
@@ -29,9 +28,9 @@ impl<'a> GoneDelay<'a> {
         Self { context, until_us: context.now_us().saturating_add(delay_us) }
     }
 
-    /// Waits for its end if a caller with this scope is about to learn that there is no job.
-    pub async fn finish(self, scope: &TopicFilter, is_gone: bool) {
-        if is_gone && !scope.is_all() {
+    /// Waits for its end if a caller limited to some topics is about to learn that there is no job.
+    pub async fn finish(self, is_hidden: bool) {
+        if is_hidden {
             self.context.clock.sleep(between(self.context.now_us(), self.until_us)).await;
         }
     }

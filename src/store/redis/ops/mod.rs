@@ -62,14 +62,11 @@
 
 pub mod add;
 pub mod allow;
-pub mod change;
-pub mod change_seen;
+pub mod apply;
+mod apply_batch;
 pub mod counts;
-pub mod delete;
 pub mod finish;
 pub mod gone_delay;
-pub mod hold;
-mod indexed;
 pub mod list;
 mod list_query;
 pub mod list_ready;
@@ -85,7 +82,6 @@ pub mod reserve;
 mod reserve_round;
 pub mod settings;
 pub mod shard_reserve;
-pub mod single_job;
 pub mod timeline;
 pub mod topics;
 pub mod verify;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 
-use super::indexed::{Indexed, by_shard, in_order};
+use crate::store::redis::indexed::{Indexed, by_shard, in_order};
 use crate::{
     job::{Attributes, HostNumber, JobId, Outlet, State, Topic},
     store::{

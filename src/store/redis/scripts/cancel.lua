@@ -4,14 +4,15 @@
 --
 -- ARGV[A]    delay in ms; with 0 the jobs are ready at once, and their due time stays
 -- ARGV[A+1..] per grant its id and receipt
--- Reply     { per cancelled reservation OK and its outlet, per outlet whose keys are needed MOVED and the outlet }
+-- Reply     { per grant a code and an outlet ('' when the receipt is not valid) }
 check_keys()
 local delay, reply = tonumber(ARGV[A]), {}
 for i = A + 1, #ARGV, 2 do
   local id = ARGV[i]
   local job = decode(call('HGET', JOBS, id))
+  local code, outlet = LOST, ''
   if job and job.state == RESERVED and job.receipt == ARGV[i + 1] then
-    local code = MOVED
+    code, outlet = MOVED, job.outlet
     if delay > 0 or outlets[job.outlet] then
       job.attempts = math.max(job.attempts - 1, 0)
       if delay > 0 then
@@ -21,8 +22,8 @@ for i = A + 1, #ARGV, 2 do
       end
       code = OK
     end
-    reply[#reply + 1], reply[#reply + 2] = code, job.outlet
   end
+  reply[#reply + 1], reply[#reply + 2] = code, outlet
 end
 write_counts()
 return reply

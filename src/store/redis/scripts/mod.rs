@@ -69,7 +69,7 @@ scripts! {
     Touch "touch" [RECORD, SHARD, MOVES, SCOPE, HOLDER],
     Bury "bury" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
     Patch "patch" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
-    Requeue "requeue" [RECORD, SHARD, MOVES, HISTORY, SCOPE],
+    Requeue "requeue" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
     Delete "delete" [RECORD, SHARD, MOVES, SCOPE],
     Change "change" [RECORD, SHARD, MOVES, HISTORY],
     Promote "promote" [RECORD, SHARD, MOVES, HISTORY],

@@ -5,14 +5,14 @@ use std::sync::{Arc, atomic::Ordering};
 use async_trait::async_trait;
 use linger::{
     job::{
-        Actor, CallRate, Callback, Delay, Due, HostNumber, Job, JobId, Origin, Outlet, Reason, Receipt,
-        SecretId, SigningKey, Topic, TopicFilter, TopicPause, TopicSettings, Ttr,
+        CallRate, Callback, HostNumber, Job, JobId, Origin, Outlet, SecretId, SigningKey, Topic, TopicFilter,
+        TopicPause, TopicSettings,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Deleted, EngineInfo, FinishJob,
-        Finished, Held, JobFilter, JobPage, JobRecord, ListPosition, Notices, Order, Patch, Patched,
-        Promoted, PurgeCursor, PurgeSlice, Put, RecordReader, Release, Requeued, Reservation, Result, Span,
-        Store, Timeline, TopicConfig, TopicRecord, TopicStats, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter,
+        JobPage, JobRecord, ListPosition, Notices, Order, Promoted, PurgeCursor, PurgeSlice, Put,
+        RecordReader, Reservation, Result, Span, Step, StepAction, Store, Timeline, TopicConfig, TopicRecord,
+        TopicStats, Verified, Wait,
     },
 };
 
@@ -71,76 +71,27 @@ impl Store for FailingStore {
         self.call("give_back_calls", self.inner.give_back_calls(topic, allowed, unused)).await
     }
 
-    async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
-        for (_, receipt) in &grants {
-            self.lock_granted().remove(&receipt.to_string());
-        }
-        self.call("cancel", self.inner.cancel(grants)).await
-    }
-
-    async fn postpone(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()> {
-        for (_, receipt) in &grants {
-            self.lock_granted().remove(&receipt.to_string());
-        }
-        self.call("postpone", self.inner.postpone(grants, delay)).await
-    }
-
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
         self.call("finish", self.inner.finish(scope, jobs)).await
     }
 
-    async fn release(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        release: Release,
-    ) -> Result<Held> {
-        self.call("release", self.inner.release(scope, id, receipt, release)).await
-    }
-
-    async fn touch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        ttr: Option<Ttr>,
-    ) -> Result<Held> {
-        self.call("touch", self.inner.touch(scope, id, receipt, ttr)).await
-    }
-
-    async fn bury(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        reason: Option<Reason>,
-    ) -> Result<Held> {
-        self.call("bury", self.inner.bury(scope, id, receipt, reason)).await
-    }
-
-    async fn requeue(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        due: Due,
-        by: Option<&Actor>,
-    ) -> Result<Requeued> {
-        self.call("requeue", self.inner.requeue(scope, id, due, by)).await
-    }
-
-    async fn patch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        patch: Patch,
-        by: Option<&Actor>,
-    ) -> Result<Patched> {
-        self.call("patch", self.inner.patch(scope, id, patch, by)).await
-    }
-
-    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        self.call("delete", self.inner.delete(scope, ids)).await
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Applied>> {
+        for step in &steps {
+            match &step.action {
+                StepAction::Cancel(receipt) | StepAction::Postpone(receipt, _) => {
+                    self.lock_granted().remove(&receipt.to_string());
+                }
+                StepAction::Change { .. } => {
+                    let hung = self.hung_changes.lock().expect("not poisoned").clone();
+                    if let Some(hung) = hung {
+                        hung.wait().await;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let name = steps.first().map_or("apply", |step| step.action.name());
+        self.call(name, self.inner.apply(steps)).await
     }
 
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
@@ -217,14 +168,6 @@ impl Store for FailingStore {
             hung.wait().await;
         }
         self.call("list", self.inner.list(filter, order, after, limit)).await
-    }
-
-    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
-        let hung = self.hung_changes.lock().expect("not poisoned").clone();
-        if let Some(hung) = hung {
-            hung.wait().await;
-        }
-        self.call("change", self.inner.change(jobs, by)).await
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {

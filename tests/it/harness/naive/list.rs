@@ -2,13 +2,11 @@
 
 use bytes::Bytes;
 use linger::{
-    job::{Actor, Body, HistoryEvent, State},
-    store::{
-        ChangeJob, Changed, JobChange, JobFilter, JobPage, ListPosition, ListedJob, Order, SeenJob, moment_of,
-    },
+    job::Body,
+    store::{JobFilter, JobPage, ListPosition, ListedJob, Order, moment_of},
 };
 
-use super::{Content, Entry, Naive};
+use super::{Entry, Naive};
 
 impl Naive {
     pub(super) fn page(
@@ -39,33 +37,6 @@ impl Naive {
         let examined = found.len().min(limit);
         let jobs = found.iter().take(limit).map(|(_, entry)| listed(entry)).collect();
         JobPage { jobs, next, examined }
-    }
-
-    pub(super) fn change_one(
-        &self,
-        content: &mut Content,
-        ChangeJob { seen, change }: &ChangeJob,
-        by: Option<&Actor>,
-    ) -> Changed {
-        let Some(entry) = content.jobs.get_mut(&seen.id) else { return Changed::Skipped };
-        if SeenJob::new(&entry.job) != *seen || !change.applies_to(entry.job.state()) {
-            return Changed::Skipped;
-        }
-        match change {
-            JobChange::Delete => drop(content.jobs.remove(&seen.id)),
-            JobChange::Reschedule(due) => {
-                self.remember(&mut entry.job, HistoryEvent::Rescheduled, by);
-                self.wait_until(entry, due.resolve(self.clock.read()));
-            }
-            JobChange::Requeue(due) => {
-                assert_eq!(entry.job.state(), State::Dead);
-                self.remember(&mut entry.job, HistoryEvent::Requeued, by);
-                entry.job.attempts = 0;
-                entry.job.reason = None;
-                self.wait_until(entry, due.resolve(self.clock.read()));
-            }
-        }
-        Changed::Done
     }
 }
 

@@ -4,6 +4,7 @@
 mod list;
 mod notices;
 mod records;
+mod steps;
 mod store;
 
 use std::{
@@ -22,8 +23,8 @@ use linger::{
         TopicFilter,
     },
     store::{
-        AddJob, Added, Claim, FinishJob, Finished, Held, Listener, MoveKind, NotHeld, NoticeKind,
-        Reservation, Store, TopicConfig, TopicStats,
+        AddJob, Added, Claim, FinishJob, Finished, Listener, MoveKind, NoticeKind, Reservation, Store,
+        TopicConfig, TopicStats,
     },
 };
 
@@ -211,22 +212,6 @@ impl Naive {
         entry.job.state = JobState::Dead(self.clock.now());
         entry.job.reason = reason.or_else(|| Reason::new(otherwise));
         entry.receipt = None;
-    }
-
-    fn change_reserved(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        change: impl FnOnce(&mut Entry),
-    ) -> Held {
-        let mut content = self.content();
-        let entry = content.find(scope, id).ok_or(NotHeld::Gone)?;
-        if entry.receipt.as_ref() != Some(receipt) {
-            return Err(NotHeld::Lost);
-        }
-        change(entry);
-        Ok(entry.job.clone())
     }
 
     fn add_one(&self, content: &mut Content, add: AddJob) -> Added {

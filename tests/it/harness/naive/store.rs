@@ -5,19 +5,18 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use linger::{
     job::{
-        Actor, AttemptEnd, CallRate, Callback, Delay, Due, HistoryEvent, HostNumber, Job, JobId, Origin,
-        Outlet, Reason, Receipt, SecretId, SigningKey, SigningSecret, State, Topic, TopicFilter, TopicPause,
-        TopicSettings, Ttr,
+        CallRate, Callback, HostNumber, Job, JobId, Origin, Outlet, Receipt, SecretId, SigningKey,
+        SigningSecret, State, Topic, TopicFilter, TopicPause, TopicSettings,
     },
     store::{
-        AddJob, Added, AddedSecret, Allowed, ChangeJob, Changed, Claim, Deleted, EngineInfo, FinishJob,
-        Finished, Held, JobFilter, JobPage, JobRecord, ListPosition, Minute, Move, MoveKind, Notices, Order,
-        Patch, Patched, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader, Release, Requeued, Reservation,
-        Result, Span, Store, Timeline, TopicConfig, TopicRecord, TopicStats, Totals, Verified, Wait,
+        AddJob, Added, AddedSecret, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter,
+        JobPage, JobRecord, ListPosition, Minute, Move, MoveKind, Notices, Order, Promoted, PurgeCursor,
+        PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, Timeline, TopicConfig,
+        TopicRecord, TopicStats, Totals, Verified, Wait,
     },
 };
 
-use super::{super::jobs::set_until, Naive};
+use super::Naive;
 
 #[async_trait]
 impl Store for Naive {
@@ -84,131 +83,13 @@ impl Store for Naive {
         Ok(())
     }
 
-    async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
-        for (id, receipt) in grants {
-            let _ = self.change_reserved(&TopicFilter::ALL, &id, &receipt, |entry| {
-                entry.job.attempts -= 1;
-                self.wait_until(entry, entry.job.due_at);
-            });
-        }
-        Ok(())
-    }
-
-    async fn postpone(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<()> {
-        let due = self.clock.read().after(delay.as_duration());
-        for (id, receipt) in grants {
-            let _ = self.change_reserved(&TopicFilter::ALL, &id, &receipt, |entry| {
-                entry.job.attempts -= 1;
-                self.wait_until(entry, due);
-            });
-        }
-        Ok(())
-    }
-
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
         let mut content = self.content();
         Ok(jobs.iter().map(|job| Self::finish_one(&mut content, scope, job)).collect())
     }
 
-    async fn release(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        release: Release,
-    ) -> Result<Held> {
-        let now = self.clock.read();
-        Ok(self.change_reserved(scope, id, receipt, |entry| {
-            self.remember_attempt(&mut entry.job, AttemptEnd::Released, release.reason.clone());
-            let attempts = entry.job.attempts;
-            if entry.job.spec.has_used_all_attempts(attempts) {
-                return self.die(entry, release.reason, Reason::ATTEMPTS_USED);
-            }
-            entry.job.reason = release.reason;
-            let step = entry.job.spec.retry.after_release(attempts);
-            let due_at = release.due.map_or_else(|| now.after(step), |due| due.resolve(now));
-            self.wait_until(entry, due_at);
-        }))
-    }
-
-    async fn touch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        ttr: Option<Ttr>,
-    ) -> Result<Held> {
-        let now = self.clock.read();
-        Ok(self.change_reserved(scope, id, receipt, |entry| {
-            let ttr = ttr.unwrap_or(entry.job.spec.ttr).as_duration();
-            set_until(&mut entry.job, now.after(ttr));
-            self.listener.due_in(ttr);
-        }))
-    }
-
-    async fn bury(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        reason: Option<Reason>,
-    ) -> Result<Held> {
-        Ok(self.change_reserved(scope, id, receipt, |entry| {
-            self.remember_attempt(&mut entry.job, AttemptEnd::Buried, reason.clone());
-            self.die(entry, reason, Reason::BURIED);
-        }))
-    }
-
-    async fn requeue(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        due: Due,
-        by: Option<&Actor>,
-    ) -> Result<Requeued> {
-        let mut content = self.content();
-        let Some(entry) = content.find(scope, id) else { return Ok(Requeued::Gone) };
-        if entry.job.state() != State::Dead {
-            return Ok(Requeued::NotDead(entry.job.state()));
-        }
-        self.remember(&mut entry.job, HistoryEvent::Requeued, by);
-        entry.job.attempts = 0;
-        entry.job.reason = None;
-        self.wait_until(entry, due.resolve(self.clock.read()));
-        Ok(Requeued::Done(Box::new(entry.job.clone())))
-    }
-
-    async fn patch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        patch: Patch,
-        by: Option<&Actor>,
-    ) -> Result<Patched> {
-        let mut content = self.content();
-        let Some(entry) = content.find(scope, id) else { return Ok(Patched::Gone) };
-        if !matches!(entry.job.state(), State::Delayed | State::Ready) {
-            return Ok(Patched::Refused(entry.job.state()));
-        }
-        let job = &mut entry.job;
-        patch.apply_to(&mut job.spec);
-        job.body = patch.body.as_ref().map_or_else(|| job.body.clone(), super::copied);
-        if let Some(due) = patch.due {
-            self.remember(&mut entry.job, HistoryEvent::Rescheduled, by);
-            self.wait_until(entry, due.resolve(self.clock.read()));
-        }
-        Ok(Patched::Done(Box::new(entry.job.clone())))
-    }
-
-    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
-        let mut content = self.content();
-        let mut delete = |id| {
-            let Some(entry) = content.find(scope, id) else { return Deleted::Gone };
-            let topic = entry.job.topic.clone();
-            content.jobs.remove(id);
-            Deleted::Done { topic }
-        };
-        Ok(ids.iter().map(&mut delete).collect())
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Applied>> {
+        Ok(steps.into_iter().map(|step| self.apply_one(step)).collect())
     }
 
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
@@ -349,11 +230,6 @@ impl Store for Naive {
         limit: usize,
     ) -> Result<JobPage> {
         Ok(self.page(filter, order, after, limit))
-    }
-
-    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
-        let mut content = self.content();
-        Ok(jobs.iter().map(|job| self.change_one(&mut content, job, by)).collect())
     }
 
     async fn purge(&self, topic: &Topic, _: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {

@@ -14,7 +14,7 @@ use linger::{
     metrics::Metrics,
     store::{
         ClockOffsets, Error, JobRecord, Movable, MoveMark, MoveRole, Put, RecordReader, Result, ServerSet,
-        Store, TopicRecord, redis,
+        Steps, Store, TopicRecord, redis,
     },
     transfer::{Relocation, TransferError},
 };
@@ -303,7 +303,7 @@ async fn complete_meanwhile(halt: Halt) -> bool {
     let server = server_at(to).await;
     add(&*server, delayed("later", seconds(3600))).await;
     let gone = content_of(&target).await.1.swap_remove(0).job.id;
-    Store::delete(&*server, ALL, vec![gone]).await.expect("deletes");
+    Steps::delete(&*server, ALL, vec![gone]).await.expect("deletes");
     let expected = content_of(&target).await;
     let late = halted.resume().await;
     let place = format!("{halt:?}: {late:?}");

@@ -1,0 +1,186 @@
+//! Steps: which script carries out which action. Steps that change one job by its id each have a call; deletes, changes of
+//! listed jobs, and cancels share calls (`apply_batch.rs`, `coordination/cancel.rs`).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{gone_delay::GoneDelay, read::decode_job};
+use crate::{
+    job::{Actor, Delay, Job, JobState, Outlet, Reason, Receipt, State, Timestamp, encode_steps},
+    store::{
+        Applied, Patch, Result, Step, StepAction,
+        redis::{
+            codec::{record, scope::encode_scope},
+            connection::call::ScriptCall,
+            coordination::{
+                cancel::Canceller,
+                compaction::Compaction,
+                notifier::Notifier,
+                shards::{OUTLET_CHANGES_LIMIT, Shards, outlet_keeps_changing},
+            },
+            reply::{Reply, code, unexpected},
+            scripts::Script,
+            time::millis_arg,
+        },
+    },
+};
+
+/// Applies steps.
+pub struct StepRunner {
+    pub shards: Arc<Shards>,
+    pub notifier: Arc<Notifier>,
+    pub compaction: Arc<Compaction>,
+    pub canceller: Arc<Canceller>,
+}
+
+impl StepRunner {
+    /// Applies the steps in their order. Those that follow each other and can share calls do.
+    pub async fn apply(&self, steps: &[Step]) -> Result<Vec<Applied>> {
+        let delay = GoneDelay::start(self.shards.context());
+        let mut applied = Vec::with_capacity(steps.len());
+        for run in steps.chunk_by(share_calls) {
+            applied.extend(self.apply_run(run).await?);
+        }
+        let is_hidden =
+            |(step, applied): (&Step, &Applied)| !step.scope.is_all() && *applied == Applied::Gone;
+        delay.finish(steps.iter().zip(&applied).any(is_hidden)).await;
+        Ok(applied)
+    }
+
+    async fn apply_run(&self, run: &[Step]) -> Result<Vec<Applied>> {
+        let Some(first) = run.first() else { return Ok(Vec::new()) };
+        match &first.action {
+            StepAction::Delete => self.delete(&first.scope, run).await,
+            StepAction::Change { .. } => self.change_seen(first.by.as_ref(), run).await,
+            StepAction::Cancel(_) => self.cancel(run, Delay::default()).await,
+            StepAction::Postpone(_, delay) => self.cancel(run, *delay).await,
+            StepAction::Release(receipt, release) => {
+                let reason = reason_arg(release.reason.as_ref());
+                let args =
+                    |call| receipt_arg(call, receipt).due_args(release.due).optional_arg(reason.clone());
+                Ok(vec![self.apply_one(Script::Release, first, args).await?])
+            }
+            StepAction::Touch(receipt, ttr) => {
+                let ttr = ttr.map(|ttr| millis_arg(ttr.as_duration()));
+                let args = |call| receipt_arg(call, receipt).optional_arg(ttr.clone());
+                Ok(vec![self.apply_one(Script::Touch, first, args).await?])
+            }
+            StepAction::Bury(receipt, reason) => {
+                let reason = reason_arg(reason.as_ref());
+                let args = |call| receipt_arg(call, receipt).optional_arg(reason.clone());
+                Ok(vec![self.apply_one(Script::Bury, first, args).await?])
+            }
+            StepAction::Requeue(due) => {
+                let args = |call: ScriptCall| actor_arg(call.due_args(Some(*due)), first.by.as_ref());
+                Ok(vec![self.apply_one(Script::Requeue, first, args).await?])
+            }
+            StepAction::Patch(patch) => {
+                let args = |call| actor_arg(patch_args(call, patch), first.by.as_ref());
+                Ok(vec![self.apply_one(Script::Patch, first, args).await?])
+            }
+        }
+    }
+
+    async fn cancel(&self, run: &[Step], delay: Delay) -> Result<Vec<Applied>> {
+        let grants = run.iter().filter_map(|step| match &step.action {
+            StepAction::Cancel(receipt) | StepAction::Postpone(receipt, _) => {
+                Some((step.id.clone(), receipt.clone()))
+            }
+            _ => None,
+        });
+        self.canceller.cancel(grants.collect(), delay).await
+    }
+
+    /// Runs a script on the job of a step. The first call has no keys of an outlet, which is enough for most steps; otherwise
+    /// the reply names the outlet, and the next call has its keys.
+    async fn apply_one(
+        &self,
+        script: Script,
+        step: &Step,
+        add_args: impl Fn(ScriptCall) -> ScriptCall,
+    ) -> Result<Applied> {
+        let (shard, scope) = (self.shards.keys.shard_of(&step.id), encode_scope(&step.scope));
+        let started_us = self.shards.context().now_us();
+        let mut outlet: Option<Outlet> = None;
+        for _ in 0..OUTLET_CHANGES_LIMIT {
+            let slot = self.shards.replay_slots.acquire(shard);
+            let known: Vec<&Outlet> = outlet.iter().collect();
+            let call = self.shards.change(script, shard, Some(&slot), &known).started_at(started_us);
+            let call = add_args(call.arg(scope.clone()).arg(step.id.as_str()));
+            let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
+            return Ok(match reply.int()? {
+                code::OK => {
+                    let raw = reply.bytes()?;
+                    let job = decode_job(&step.id, &raw)?;
+                    let outlet = record::outlet_of(&job, &raw);
+                    let now = Timestamp::from_millis(reply.int()?);
+                    if reply.int()? == 1 {
+                        self.compaction.request(shard, &outlet);
+                    }
+                    self.notify_changed(&job, &outlet, now);
+                    Applied::Job(Box::new(job))
+                }
+                code::GONE => Applied::Gone,
+                code::LOST => Applied::Lost,
+                code::REFUSED => Applied::Refused(decode_state(&mut reply)?),
+                code::MOVED => {
+                    outlet = Some(reply.name()?);
+                    continue;
+                }
+                _ => return Err(unexpected("the outcome of a step")),
+            });
+        }
+        Err(outlet_keeps_changing())
+    }
+
+    /// Notifies the listener of a job's new state.
+    fn notify_changed(&self, job: &Job, outlet: &Outlet, now: Timestamp) {
+        match &job.state {
+            JobState::Ready => self.notifier.ready_on(outlet, self.shards.keys.shard_of(&job.id)),
+            JobState::Delayed => self.notifier.due_in(job.due_at.since(now)),
+            JobState::Reserved(reserved) => self.notifier.due_in(reserved.until.since(now)),
+            JobState::Dead(_) => {
+                if let Some(retention) = self.shards.context().options.dead_retention {
+                    self.notifier.due_in(retention);
+                }
+            }
+        }
+    }
+}
+
+/// Whether two steps that follow each other can share a call.
+fn share_calls(one: &Step, other: &Step) -> bool {
+    match (&one.action, &other.action) {
+        (StepAction::Delete, StepAction::Delete) => one.scope == other.scope,
+        (StepAction::Change { .. }, StepAction::Change { .. }) => one.by == other.by,
+        (StepAction::Cancel(_), StepAction::Cancel(_)) => true,
+        (StepAction::Postpone(_, one), StepAction::Postpone(_, other)) => one == other,
+        _ => false,
+    }
+}
+
+fn receipt_arg(call: ScriptCall, receipt: &Receipt) -> ScriptCall {
+    call.bytes_arg(receipt.as_bytes().to_vec())
+}
+
+fn actor_arg(call: ScriptCall, by: Option<&Actor>) -> ScriptCall {
+    call.optional_arg(by.map(Actor::as_str))
+}
+
+fn reason_arg(reason: Option<&Reason>) -> Option<String> {
+    reason.map(|reason| format!("+{}", reason.as_str()))
+}
+
+fn patch_args(call: ScriptCall, patch: &Patch) -> ScriptCall {
+    let retry = patch.retry.as_ref().map(|retry| Bytes::from([b"+", &encode_steps(retry)[..]].concat()));
+    let call = call.due_args(patch.due).optional_arg(patch.ttr.map(|ttr| millis_arg(ttr.as_duration())));
+    let call = call.optional_arg(patch.max_attempts.map(i64::from)).optional_arg(retry);
+    call.optional_arg(patch.body.as_ref().map(|body| body.as_bytes().clone()))
+}
+
+/// Reads a state from a reply.
+fn decode_state(reply: &mut Reply) -> Result<State> {
+    let code = u8::try_from(reply.int()?).ok();
+    code.and_then(record::decode_state).ok_or_else(|| unexpected("a state"))
+}

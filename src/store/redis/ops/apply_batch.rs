@@ -1,0 +1,170 @@
+//! Steps that share calls: deletes, and changes of jobs that a list showed.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use fred::types::Value;
+use futures_util::future::try_join_all;
+
+use super::apply::StepRunner;
+use crate::{
+    job::{Actor, Due, Outlet, State, TopicFilter},
+    store::{
+        Applied, JobChange, Result, Step, StepAction,
+        redis::{
+            codec::{record::state_code, scope::encode_scope},
+            connection::call::ScriptCall,
+            coordination::shards::{OUTLET_CHANGES_LIMIT, outlet_keeps_changing},
+            indexed::{Indexed, by_shard, in_order},
+            keys::Shard,
+            reply::{Reply, code, unexpected},
+            scripts::Script,
+            time::millis_arg,
+        },
+    },
+};
+
+/// Most jobs of a list that one run of the script changes, so that none blocks Redis for long.
+const SLICE: usize = 100;
+
+/// Calls that several steps share: a script, its first argument, and those of each step. The script's reply begins with 1 if a
+/// list should be compacted; then it has for each step a code and an outlet, which is empty if nothing changed.
+struct SharedCalls<A> {
+    script: Script,
+    first_arg: Value,
+    add_args: A,
+    /// Whether the reply also has the milliseconds until each job is due, or -1.
+    has_waits: bool,
+    /// The outcome for a job that is gone.
+    gone: Applied,
+}
+
+impl StepRunner {
+    /// Deletes jobs of one scope.
+    pub(super) async fn delete(&self, scope: &TopicFilter, steps: &[Step]) -> Result<Vec<Applied>> {
+        let calls = &SharedCalls {
+            script: Script::Delete,
+            first_arg: encode_scope(scope).into(),
+            add_args: |call: ScriptCall, step: &Step| call.arg(step.id.as_str()),
+            has_waits: false,
+            gone: Applied::Gone,
+        };
+        let started_us = self.shards.context().now_us();
+        let shards = by_shard(&self.shards.keys, steps.iter().collect(), |step: &&Step| &step.id);
+        let deletes = shards.into_iter().map(|(shard, steps)| async move {
+            self.apply_on(shard, calls, steps, BTreeSet::new(), started_us).await
+        });
+        Ok(in_order(steps.len(), try_join_all(deletes).await?))
+    }
+
+    /// Changes jobs that a list showed, for one actor.
+    pub(super) async fn change_seen(&self, by: Option<&Actor>, steps: &[Step]) -> Result<Vec<Applied>> {
+        let calls = &SharedCalls {
+            script: Script::Change,
+            first_arg: by.map_or("", Actor::as_str).into(),
+            add_args: add_seen,
+            has_waits: true,
+            gone: Applied::Skipped,
+        };
+        let started_us = self.shards.context().now_us();
+        let shards = by_shard(&self.shards.keys, steps.iter().collect(), |step: &&Step| &step.id);
+        let changes = shards.into_iter().map(|(shard, steps)| async move {
+            let mut applied = Vec::with_capacity(steps.len());
+            // One slice after the other: a job may be named twice, and other calls come in between.
+            for slice in steps.chunks(SLICE) {
+                let (fit, unfit): (Indexed<&Step>, _) = slice.iter().partition(|(_, step)| may_apply(step));
+                applied.extend(unfit.into_iter().map(|(index, _)| (index, Applied::Skipped)));
+                let outlets = fit.iter().filter_map(|(_, step)| needed_outlet(step)).collect();
+                applied.extend(self.apply_on(shard, calls, fit, outlets, started_us).await?);
+            }
+            Ok(applied)
+        });
+        Ok(in_order(steps.len(), try_join_all(changes).await?))
+    }
+
+    /// Applies steps to jobs of one shard. The keys of a ready or dead job depend on its outlet: if the call does not have
+    /// them, its reply names the outlet.
+    async fn apply_on<A: Fn(ScriptCall, &Step) -> ScriptCall>(
+        &self,
+        shard: Shard,
+        calls: &SharedCalls<A>,
+        steps: Indexed<&Step>,
+        mut outlets: BTreeSet<Outlet>,
+        started_us: i64,
+    ) -> Result<Indexed<Applied>> {
+        let (mut applied, mut left) = (Vec::with_capacity(steps.len()), steps);
+        for _ in 0..OUTLET_CHANGES_LIMIT {
+            if left.is_empty() {
+                return Ok(applied);
+            }
+            let slot = self.shards.replay_slots.acquire(shard);
+            let known: Vec<&Outlet> = outlets.iter().collect();
+            let call = self.shards.change(calls.script, shard, Some(&slot), &known).started_at(started_us);
+            let call = call.arg(calls.first_arg.clone());
+            let call = left.iter().fold(call, |call, (_, step)| (calls.add_args)(call, step));
+            let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
+            let has_many_stale_entries = reply.int()? == 1;
+            if has_many_stale_entries {
+                known.into_iter().for_each(|outlet| self.compaction.request(shard, outlet));
+            }
+            let mut moved = Vec::new();
+            for (index, step) in left {
+                let (code, outlet) = (reply.int()?, reply.optional_name::<Outlet>()?);
+                let wait_ms = if calls.has_waits { reply.int()? } else { -1 };
+                match (code, outlet) {
+                    (code::OK, Some(outlet)) => {
+                        self.notify_waiting(shard, &outlet, wait_ms);
+                        applied.push((index, Applied::Done { topic: outlet.topic }));
+                    }
+                    (code::GONE, None) => applied.push((index, calls.gone.clone())),
+                    (code::MOVED, Some(outlet)) => {
+                        moved.push((index, step));
+                        outlets.insert(outlet);
+                    }
+                    _ => return Err(unexpected("the outcome of a step")),
+                }
+            }
+            left = moved;
+        }
+        if left.is_empty() { Ok(applied) } else { Err(outlet_keeps_changing()) }
+    }
+
+    /// Notifies the listener of a job that waits for so many milliseconds, or is gone when negative.
+    fn notify_waiting(&self, shard: Shard, outlet: &Outlet, wait_ms: i64) {
+        match u64::try_from(wait_ms) {
+            Ok(0) => self.notifier.ready_on(outlet, shard),
+            Ok(wait_ms) => self.notifier.due_in(Duration::from_millis(wait_ms)),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Whether a change applies to the state that was seen, and its topic is the caller's.
+fn may_apply(step: &Step) -> bool {
+    match &step.action {
+        StepAction::Change { topic, state, change, .. } => {
+            change.applies_to(*state) && step.scope.allows(topic)
+        }
+        _ => false,
+    }
+}
+
+/// The outlet whose keys a change needs in the state that the list showed. The list does not show a host: this is the plain one.
+fn needed_outlet(step: &Step) -> Option<Outlet> {
+    let StepAction::Change { topic, state, change, .. } = &step.action else { return None };
+    let needs_keys =
+        matches!(state, State::Ready | State::Dead) || matches!(change, JobChange::Reschedule(_));
+    needs_keys.then(|| Outlet::plain(topic.clone()))
+}
+
+fn add_seen(call: ScriptCall, step: &Step) -> ScriptCall {
+    let StepAction::Change { topic, state, moment, change } = &step.action else { return call };
+    let (kind, ms): (&str, Value) = match change {
+        JobChange::Delete => ("delete", 0.into()),
+        JobChange::Reschedule(Due::After(delay)) => ("after", millis_arg(delay.as_duration())),
+        JobChange::Reschedule(Due::At(moment)) => ("at", moment.as_millis().into()),
+        JobChange::Requeue(Due::After(delay)) => ("requeue", millis_arg(delay.as_duration())),
+        JobChange::Requeue(Due::At(moment)) => ("requeue_at", moment.as_millis().into()),
+    };
+    let call = call.arg(step.id.as_str()).arg(topic.as_str());
+    call.arg(i64::from(state_code(*state))).arg(moment.as_millis()).arg(kind).arg(ms)
+}
