@@ -47,4 +47,5 @@ pub use signing_secret::{SecretError, SecretId, SigningKey, SigningSecret};
 pub use spec::JobSpec;
 pub use time::{Now, TimeError, Timestamp};
 pub use topic::{TopicPause, TopicSettings};
+pub use topic_values::topic_values_need_room;
 pub use trace_context::TraceContext;

@@ -27,6 +27,17 @@ const CALL_CONCURRENCY: Tag = Tag(9);
 /// [`SigningSecret::encode_all`].
 const SECRETS: Tag = Tag(10);
 
+/// Whether `after` has a value that `before` lacks, or another one that is not shorter. A pause takes a few bytes and does not
+/// count: operators pause topics when something is wrong.
+#[must_use]
+pub fn topic_values_need_room(before: &Attributes, after: &Attributes) -> bool {
+    let is_pause = |tag| tag == PAUSE_DELIVERY || tag == PAUSE_INTAKE;
+    after
+        .iter()
+        .filter(|(tag, _)| !is_pause(*tag))
+        .any(|(tag, value)| before.get(tag).is_none_or(|old| old != value && old.len() <= value.len()))
+}
+
 impl TopicSettings {
     /// The settings among the values of a topic; `None` when one is malformed.
     #[must_use]

@@ -11,12 +11,8 @@ use crate::{
         CallHeaders, Callback, NewJob, RetrySchedule, SecretId, SigningKey, SigningSecret, Topic,
         TopicSettings, Ttr,
     },
-    store,
+    store::{self, TopicConfig, TopicUpdates},
 };
-
-/// How often to try to replace settings that are computed from the stored ones. A try fails if another caller has changed
-/// the stored ones since they were read.
-const MAX_TRIES: usize = 100;
 
 /// A secret that a topic has after it was to be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,16 +76,16 @@ impl Queue {
             return self.put_settings(topic, settings).await;
         };
         self.call_rules().check(&target)?;
-        for _ in 0..MAX_TRIES {
-            let stored = self.store.read_topic_config(topic).await?.settings.callback.target.clone();
-            let headers = with_kept(&target, stored.as_ref(), kept_headers.clone())?;
+        // Made anew if another caller has changed the headers since they were read.
+        let put = |config: &mut TopicConfig| -> Result<()> {
+            let stored = config.settings.callback.target.as_ref();
+            let headers = with_kept(&target, stored, kept_headers.clone())?;
             settings.callback.target = Some(Callback { headers, ..target.clone() });
-            // Another caller may have changed what was read.
-            if self.store.put_settings_if(topic, settings.clone(), stored).await? {
-                return self.topic_or_default(topic).await;
-            }
-        }
-        Err(Error::Unavailable("the callback of the topic changed again and again".to_owned()))
+            config.settings.clone_from(&settings);
+            Ok(())
+        };
+        self.store.update_config(topic, put).await??;
+        self.topic_or_default(topic).await
     }
 
     /// Adds a secret to a topic: this key, or 32 random bytes.
@@ -98,7 +94,9 @@ impl Queue {
     /// [`Error::TooManySecrets`], or the store's.
     pub async fn add_secret(&self, topic: &Topic, key: Option<SigningKey>) -> Result<AddedSecret> {
         let key = key.unwrap_or_else(SigningKey::generate);
-        match self.store.add_secret(topic, SecretId::generate(), key).await? {
+        let created_at = self.clock.wall_now();
+        let secret = SigningSecret { id: SecretId::generate(), created_at, key };
+        match self.store.add_secret(topic, secret).await? {
             store::AddedSecret::Created(secret) => Ok(AddedSecret::New(secret)),
             store::AddedSecret::Exists(secret) => Ok(AddedSecret::Known(secret)),
             store::AddedSecret::TooMany => Err(Error::TooManySecrets),
@@ -110,7 +108,7 @@ impl Queue {
     /// # Errors
     /// The store's.
     pub async fn secrets(&self, topic: &Topic) -> Result<Vec<SigningSecret>> {
-        Ok(self.store.read_topic_config(topic).await?.secrets.clone())
+        Ok(self.store.read_topic_config(topic).await?.secrets)
     }
 
     /// Deletes a secret of a topic.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     job::{Topic, TopicFilter, TopicPause, TopicSettings},
-    store::{Minute, Span, TopicStats},
+    store::{Minute, Span, TopicStats, TopicUpdates},
 };
 
 /// A topic as the API shows it.

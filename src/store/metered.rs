@@ -8,17 +8,14 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{
-    AddJob, Added, AddedSecret, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, Finished,
-    JobFilter, JobPage, JobRecord, ListPosition, Notice, NoticeContent, NoticeKind, Notices, Order, Promoted,
+    AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, Finished, JobFilter,
+    JobPage, JobRecord, ListPosition, Notice, NoticeContent, NoticeKind, Notices, Order, Promoted,
     PurgeCursor, PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline,
-    TopicConfig, TopicRecord, TopicStats, Verified, Wait,
+    TopicConfig, TopicStats, TopicStore, TopicValues, Updated, Verified, Wait,
 };
 use crate::{
     clock::Clock,
-    job::{
-        CallRate, Callback, HostNumber, Job, JobId, Origin, Outlet, SecretId, SigningKey, Topic, TopicFilter,
-        TopicPause, TopicSettings,
-    },
+    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Topic, TopicFilter},
     metrics::QueueMetrics,
 };
 
@@ -113,31 +110,6 @@ impl Store for Metered {
         self.store.topic_config(topic)
     }
 
-    async fn put_settings_if(
-        &self,
-        topic: &Topic,
-        set: TopicSettings,
-        was: Option<Callback>,
-    ) -> Result<bool> {
-        self.timed("put_settings", self.store.put_settings_if(topic, set, was)).await
-    }
-
-    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
-        self.timed("change_pause", self.store.change_pause(topic, set, clear)).await
-    }
-
-    async fn read_topic_config(&self, topic: &Topic) -> Result<Arc<TopicConfig>> {
-        self.timed("read_topic_config", self.store.read_topic_config(topic)).await
-    }
-
-    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
-        self.timed("add_secret", self.store.add_secret(topic, id, key)).await
-    }
-
-    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
-        self.timed("delete_secret", self.store.delete_secret(topic, id)).await
-    }
-
     async fn topics(
         &self,
         scope: &TopicFilter,
@@ -177,10 +149,6 @@ impl Store for Metered {
         self.timed("put", self.store.put(jobs)).await
     }
 
-    async fn put_topic(&self, topic: TopicRecord) -> Result<Put> {
-        self.timed("put_topic", self.store.put_topic(topic)).await
-    }
-
     fn notices(&self) -> &dyn Notices {
         self
     }
@@ -203,6 +171,22 @@ impl Store for Metered {
 
     async fn close(&self) -> Result<()> {
         self.timed("close", self.store.close()).await
+    }
+}
+
+#[async_trait]
+impl TopicStore for Metered {
+    async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
+        self.timed("read_topic_config", self.store.topic_values(topic)).await
+    }
+
+    async fn update_topic(
+        &self,
+        topic: &Topic,
+        expected: &TopicValues,
+        values: TopicValues,
+    ) -> Result<Updated> {
+        self.timed("update_topic", self.store.update_topic(topic, expected, values)).await
     }
 }
 

@@ -16,6 +16,7 @@ mod records;
 pub mod redis;
 mod request;
 mod step;
+mod topic_values;
 mod view;
 
 use std::{sync::Arc, time::Duration};
@@ -37,11 +38,12 @@ pub use rate_limit::Allowed;
 pub use records::{JobRecord, Put, RecordPage, RecordReader, TopicRecord};
 pub use request::{AddJob, Claim, FinishJob, Patch, PurgeCursor, Release, Wait};
 pub use step::{Applied, Step, StepAction, Steps};
+pub use topic_values::{TopicStore, TopicUpdates, TopicValues, Updated};
 pub use view::{Minute, Span, Timeline, Totals};
 
 use crate::job::{
-    Attributes, CallRate, Callback, HostNumber, Job, JobId, Origin, Outlet, SecretId, SigningKey,
-    SigningSecret, Topic, TopicFilter, TopicPause, TopicSettings,
+    Attributes, CallRate, HostNumber, Job, JobId, Origin, Outlet, SigningSecret, Topic, TopicFilter,
+    TopicPause, TopicSettings,
 };
 
 /// Result of a store operation.
@@ -116,7 +118,7 @@ pub struct EngineInfo {
 ///    TTR, that requeues the job, or in which a caller changes its due time; no other step changes it. It names who reserved the job, or
 ///    who asked for the change.
 #[async_trait]
-pub trait Store: Send + Sync + std::fmt::Debug + 'static {
+pub trait Store: TopicStore + std::fmt::Debug + 'static {
     /// Describes the engine.
     fn info(&self) -> EngineInfo;
 
@@ -171,37 +173,6 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// The settings and pause of a topic, from memory; other processes' changes within a second.
     fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig>;
 
-    /// The configuration of a topic as it is stored now, with what other processes changed a moment ago.
-    async fn read_topic_config(&self, topic: &Topic) -> Result<Arc<TopicConfig>> {
-        Ok(self.topic_config(topic))
-    }
-
-    /// Replaces a topic's settings; default settings forget them. Its pause and its secrets stay. A change of its
-    /// callback notifies the listener.
-    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
-        self.put_settings_if(topic, settings, None).await.map(drop)
-    }
-
-    /// As [`put_settings`](Self::put_settings), if the URL and the headers of the topic's callback are those of `was`: compared
-    /// and replaced in one step. Otherwise it changes nothing and returns false.
-    async fn put_settings_if(
-        &self,
-        topic: &Topic,
-        settings: TopicSettings,
-        was: Option<Callback>,
-    ) -> Result<bool>;
-
-    /// Pauses what `set` names, then resumes what `clear` names, in one step. Other flags keep their values, also
-    /// when they change at the same time. Returns the pause afterwards. Resuming delivery notifies the listener.
-    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause>;
-
-    /// Adds a secret to a topic, unless it has this key already or [`SigningSecret::MAX_COUNT`] others: checked and added
-    /// in one step.
-    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret>;
-
-    /// Deletes a secret of a topic. Returns whether the topic had it.
-    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool>;
-
     /// Up to `limit` topics of `scope` with jobs, settings, secrets or a pause, by name, after `after`. Without a limit
     /// (`usize::MAX`) the engine reads its topics once, in pieces, so that other operations are not delayed for long: with
     /// very many topics, a job that changes meanwhile may count in two states or in none.
@@ -246,9 +217,6 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// whose due time has passed may become ready at once. Results are in the order of `jobs`. A job that is there already, or
     /// another one under its id, stays as it is.
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>>;
-
-    /// Stores what is set for a topic, if nothing is set for it yet: compared and stored in one step.
-    async fn put_topic(&self, topic: TopicRecord) -> Result<Put>;
 
     /// What the processes of this store leave for each other.
     fn notices(&self) -> &dyn Notices;

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, time::Duration};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{JobRecord, Put, RecordReader, Result, TopicRecord};
+use super::{JobRecord, Put, RecordReader, Result, TopicStore};
 use crate::{
     clock::Clock,
     job::{JobId, Timestamp},
@@ -146,7 +146,7 @@ impl ServerSet {
 /// A store that can be the source or the target of a move. It is opened for a move without the tasks of a server, so
 /// that nothing changes in it by itself.
 #[async_trait]
-pub trait Movable: Send + Sync {
+pub trait Movable: TopicStore {
     /// Identifies this store, wherever it is: random, chosen when the store was made.
     fn store_id(&self) -> String;
 
@@ -181,9 +181,6 @@ pub trait Movable: Send + Sync {
 
     /// Deletes jobs in any state.
     async fn delete(&self, ids: Vec<JobId>) -> Result<()>;
-
-    /// Replaces everything that is set for a topic.
-    async fn replace_topic(&self, topic: TopicRecord) -> Result<()>;
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 
-use super::{Result, TopicConfig};
+use super::{Result, TopicConfig, TopicValues};
 use crate::job::{Attributes, Fingerprint, Job, JobSpec, Receipt, Tag, Topic};
 
 /// A job with everything that a store keeps of it.
@@ -93,18 +93,16 @@ pub struct TopicRecord {
 impl TopicRecord {
     /// The record of a topic for which an engine stores these values; `None` when they are malformed.
     #[must_use]
-    pub fn decode(topic: Topic, values: &Attributes) -> Option<Self> {
-        let (config, mut other) = (TopicConfig::decode(values)?, values.clone());
+    pub fn decode(topic: Topic, values: &TopicValues) -> Option<Self> {
+        let (config, mut other) = (values.config()?, Attributes::decode(values.as_bytes())?);
         TopicConfig::default().encode_into(&mut other);
         Some(Self { topic, config, other })
     }
 
     /// The values as an engine stores them.
     #[must_use]
-    pub fn values(&self) -> Attributes {
-        let mut values = self.other.clone();
-        self.config.encode_into(&mut values);
-        values
+    pub fn values(&self) -> TopicValues {
+        TopicValues::new(self.other.as_bytes().to_vec()).with(&self.config)
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     job::Timestamp,
-    store::{self, JobRecord, Put, RecordReader, Store},
+    store::{self, JobRecord, Put, RecordReader, Store, TopicUpdates},
 };
 
 /// Most jobs stored by one call, and about the most bytes of their bodies.

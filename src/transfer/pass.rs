@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     job::{Attributes, JobId, Topic},
-    store::{self, JobRecord, Movable, Put, RecordReader, TopicConfig, TopicRecord},
+    store::{self, JobRecord, Movable, Put, RecordReader, TopicConfig, TopicRecord, TopicUpdates},
 };
 
 /// What a pass found and did. Topics are those for which something is set.

@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 
 use linger::{
     job::{Fingerprint, JobId, Outlet, Receipt, State, Topic, TopicFilter, TopicSettings},
-    store::{AddJob, Added, Claim, FinishJob, ListedJob, Patch, Release, Steps, Store},
+    store::{AddJob, Added, Claim, FinishJob, ListedJob, Patch, Release, Steps, Store, TopicUpdates},
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 

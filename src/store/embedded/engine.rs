@@ -36,15 +36,12 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{
-        CallRate, Callback, HostNumber, Job, JobId, Origin, Outlet, SecretId, SigningKey, Topic, TopicFilter,
-        TopicPause, TopicSettings,
-    },
+    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Topic, TopicFilter},
     store::{
-        AddJob, Added, AddedSecret, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob,
-        Finished, JobFilter, JobPage, JobRecord, ListPosition, Notices, Order, Promoted, PurgeCursor,
-        PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline,
-        TopicConfig, TopicRecord, TopicStats, Verified, Wait,
+        AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, Finished, JobFilter,
+        JobPage, JobRecord, ListPosition, Notices, Order, Promoted, PurgeCursor, PurgeSlice, Put,
+        RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline, TopicConfig, TopicStats,
+        TopicStore, TopicValues, Updated, Verified, Wait,
     },
 };
 
@@ -172,32 +169,6 @@ impl Store for EmbeddedStore {
         self.shared.config(topic)
     }
 
-    async fn put_settings_if(
-        &self,
-        topic: &Topic,
-        set: TopicSettings,
-        was: Option<Callback>,
-    ) -> Result<bool> {
-        let topic = topic.clone();
-        self.run_weighted(1, 0, move |txn| ops::put_settings(txn, &topic, &set, was.as_ref())).await
-    }
-
-    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
-        let topic = topic.clone();
-        let change = move |config: &mut TopicConfig| config.pause = config.pause.changed(set, clear);
-        Ok(self.run_weighted(1, 0, move |txn| ops::put_config(txn, &topic, change)).await?.pause)
-    }
-
-    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
-        let topic = topic.clone();
-        self.run_weighted(1, 0, move |txn| ops::add_secret(txn, &topic, id, &key)).await
-    }
-
-    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
-        let topic = topic.clone();
-        self.run_weighted(1, 0, move |txn| ops::delete_secret(txn, &topic, id)).await
-    }
-
     async fn topics(
         &self,
         scope: &TopicFilter,
@@ -254,10 +225,6 @@ impl Store for EmbeddedStore {
         self.run_weighted(jobs.len(), bytes, move |txn| ops::put(txn, &jobs)).await
     }
 
-    async fn put_topic(&self, topic: TopicRecord) -> Result<Put> {
-        self.run_weighted(1, 0, move |txn| ops::put_topic(txn, &topic)).await
-    }
-
     fn notices(&self) -> &dyn Notices {
         &self.notices
     }
@@ -305,5 +272,23 @@ impl Store for EmbeddedStore {
 
     async fn close(&self) -> Result<()> {
         self.closed.get_or_init(|| self.stop()).await.clone()
+    }
+}
+
+#[async_trait]
+impl TopicStore for EmbeddedStore {
+    async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
+        let topic = topic.clone();
+        self.run(move |txn| txn.db.topic_values(topic.as_str())).await
+    }
+
+    async fn update_topic(
+        &self,
+        topic: &Topic,
+        expected: &TopicValues,
+        values: TopicValues,
+    ) -> Result<Updated> {
+        let (topic, expected) = (topic.clone(), expected.clone());
+        self.run_weighted(1, 0, move |txn| ops::update_topic(txn, &topic, &expected, &values)).await
     }
 }

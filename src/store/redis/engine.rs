@@ -40,15 +40,12 @@ use super::{
     },
 };
 use crate::{
-    job::{
-        CallRate, Callback, HostNumber, Job, JobId, Origin, Outlet, SecretId, SigningKey, Topic, TopicFilter,
-        TopicPause, TopicSettings,
-    },
+    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Topic, TopicFilter},
     store::{
-        AddJob, Added, AddedSecret, Allowed, Applied, Claim, Degraded, EngineInfo, FinishJob, Finished,
-        JobFilter, JobPage, JobRecord, ListPosition, Listener, Notices, Order, Promoted, PurgeCursor,
-        PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline,
-        TopicConfig, TopicRecord, TopicStats, Verified, Wait,
+        AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, FinishJob, Finished, JobFilter,
+        JobPage, JobRecord, ListPosition, Listener, Notices, Order, Promoted, PurgeCursor, PurgeSlice, Put,
+        RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline, TopicConfig, TopicStats,
+        TopicStore, TopicValues, Updated, Verified, Wait,
     },
 };
 
@@ -116,7 +113,7 @@ impl Redis {
             finisher: Finisher::new(shards.clone()),
             steps,
             promoter: Promoter::new(shards.clone(), notifier.clone()),
-            settings_writer: SettingsWriter::new(shards.clone(), notifier.clone(), settings.clone()),
+            settings_writer: SettingsWriter::new(shards.clone(), settings.clone()),
             topic_reader: TopicReader::new(shards.clone(), settings.clone(), counts.clone()),
             timeline_reader: TimelineReader::new(shards.clone()),
             purger: Purger::new(shards.clone()),
@@ -200,32 +197,6 @@ impl Store for Redis {
         self.settings.get(topic)
     }
 
-    async fn put_settings_if(
-        &self,
-        topic: &Topic,
-        set: TopicSettings,
-        was: Option<Callback>,
-    ) -> Result<bool> {
-        self.settings_writer.put_settings_if(topic, set, was).await
-    }
-
-    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
-        self.settings_writer.change_pause(topic, set, clear).await
-    }
-
-    async fn read_topic_config(&self, topic: &Topic) -> Result<Arc<TopicConfig>> {
-        self.settings.refresh().await?;
-        Ok(self.settings.get(topic))
-    }
-
-    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
-        self.settings_writer.add_secret(topic, id, key).await
-    }
-
-    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
-        self.settings_writer.delete_secret(topic, id).await
-    }
-
     async fn topics(
         &self,
         scope: &TopicFilter,
@@ -265,10 +236,6 @@ impl Store for Redis {
         self.record_writer.put(jobs).await
     }
 
-    async fn put_topic(&self, topic: TopicRecord) -> Result<Put> {
-        self.settings_writer.put_topic(topic).await
-    }
-
     fn notices(&self) -> &dyn Notices {
         &self.notices
     }
@@ -292,5 +259,21 @@ impl Store for Redis {
     async fn close(&self) -> Result<()> {
         tasks::close(&self.shards).await;
         Ok(())
+    }
+}
+
+#[async_trait]
+impl TopicStore for Redis {
+    async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
+        self.settings_writer.read(topic).await
+    }
+
+    async fn update_topic(
+        &self,
+        topic: &Topic,
+        expected: &TopicValues,
+        values: TopicValues,
+    ) -> Result<Updated> {
+        self.settings_writer.update(topic, expected, values).await
     }
 }

@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use linger::{
     auth::Scope,
     job::{SecretId, SigningKey},
-    store::Store,
+    store::TopicUpdates,
 };
 use serde_json::Value;
 
 use super::{api_with_tokens, with};
 use crate::harness::{
     api::{Api, Response, text},
-    jobs::topic,
+    jobs::{signing_secret, topic},
     openapi::{Operation, contract},
     stores::Engine,
 };
@@ -210,7 +210,7 @@ impl TestServer {
             "dry_run":false,"limit":1}"#;
         server.post("/bulk", known).await;
         let (orders, id) = (topic("orders"), SecretId([1; 8]));
-        server.api.store.add_secret(&orders, id, SigningKey::generate()).await.expect("adds");
+        server.api.store.add_secret(&orders, signing_secret(id, SigningKey::generate())).await.expect("adds");
         server.before = server.jobs().await;
         server
     }

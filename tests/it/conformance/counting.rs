@@ -2,7 +2,7 @@
 
 use linger::{
     job::{State, TopicPause, TopicSettings},
-    store::{AddJob, Patch, Release, Steps, TopicConfig, TopicStats},
+    store::{AddJob, Patch, Release, Steps, TopicConfig, TopicStats, TopicUpdates},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use linger::{
     job::{Body, Job, Outlet, Reason, State, Timestamp, Topic, TopicSettings},
     store::{
-        AddJob, JobFilter, ListPosition, ListedJob, Order, Release, Reservation, Steps, Store, moment_of,
+        AddJob, JobFilter, ListPosition, ListedJob, Order, Release, Reservation, Steps, Store, TopicUpdates,
+        moment_of,
     },
 };
 

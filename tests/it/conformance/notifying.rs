@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use linger::{
     job::{Due, TopicPause},
-    store::{AddJob, MoveKind, Patch, Release, Steps},
+    store::{AddJob, MoveKind, Patch, Release, Steps, TopicUpdates},
 };
 
 use crate::harness::{jobs::*, lists::*, stores::StoreFixture, wait::StepLimit};

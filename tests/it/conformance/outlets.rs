@@ -7,7 +7,7 @@ use linger::{
     job::{CallHeaders, CallMethod, Callback, Due, Outlet, Reason, State, TopicPause},
     store::{
         AddJob, Added, Changed, Deleted, Finished, JobChange, MoveKind, Patch, Patched, Release, Reservation,
-        SeenJob, Steps, Store,
+        SeenJob, Steps, Store, TopicUpdates,
     },
 };
 

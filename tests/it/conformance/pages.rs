@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Topic, TopicSettings},
-    store::{AddJob, Steps},
+    store::{AddJob, Steps, TopicUpdates},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture, wait::StepLimit};

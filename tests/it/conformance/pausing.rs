@@ -1,6 +1,6 @@
 //! Pauses: each change keeps the other flags, also when several are made at once.
 
-use linger::store::TopicConfig;
+use linger::store::{TopicConfig, TopicUpdates};
 
 use crate::harness::{jobs::*, stores::StoreFixture};
 

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Fingerprint, Job, JobId, Receipt, State},
-    store::{AddJob, Added, Finished, JobRecord, Put, Release, Steps, Store},
+    store::{AddJob, Added, Finished, JobRecord, Put, Release, Steps, Store, TopicUpdates},
 };
 
 use crate::harness::{jobs::*, records::*, stores::StoreFixture};

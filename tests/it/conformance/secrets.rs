@@ -7,7 +7,7 @@ use linger::{
         CallHeaders, CallMethod, CallRate, Callback, CallbackUrl, SecretId, SigningKey, SigningSecret,
         TopicCallback, TopicPause, TopicSettings,
     },
-    store::AddedSecret,
+    store::{AddedSecret, TopicUpdates},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};
@@ -23,15 +23,19 @@ fn key(n: u8) -> SigningKey {
     SigningKey::from_bytes(&[n; 32]).expect("valid")
 }
 
+fn secret(fixture: &StoreFixture, n: u8) -> SigningSecret {
+    SigningSecret { id: SecretId([n; 8]), created_at: fixture.now(), key: key(n) }
+}
+
 async fn add_secret(fixture: &StoreFixture, n: u8) -> AddedSecret {
-    fixture.store.add_secret(&topic("t"), SecretId([n; 8]), key(n)).await.expect("answers")
+    fixture.store.add_secret(&topic("t"), secret(fixture, n)).await.expect("answers")
 }
 
 async fn created(fixture: &StoreFixture, n: u8) -> SigningSecret {
     match add_secret(fixture, n).await {
-        AddedSecret::Created(secret) => {
-            assert_eq!((secret.id, &secret.key), (SecretId([n; 8]), &key(n)));
-            secret
+        AddedSecret::Created(added) => {
+            assert_eq!(added, secret(fixture, n));
+            added
         }
         other => panic!("secret {n}: {other:?}"),
     }
@@ -39,8 +43,8 @@ async fn created(fixture: &StoreFixture, n: u8) -> SigningSecret {
 
 async fn secrets(fixture: &StoreFixture) -> Vec<SigningSecret> {
     let stored = fixture.store.read_topic_config(&topic("t")).await.expect("reads");
-    assert_eq!(stored, fixture.store.topic_config(&topic("t")), "the process that changed it knows at once");
-    stored.secrets.clone()
+    assert_eq!(stored, *fixture.store.topic_config(&topic("t")), "the process that changed it knows at once");
+    stored.secrets
 }
 
 async fn a_callback_is_a_setting_whose_change_is_announced(mut fixture: StoreFixture) {
@@ -96,7 +100,11 @@ async fn secrets_outlive_settings_and_pauses(mut fixture: StoreFixture) {
 async fn a_third_secret_is_refused(fixture: StoreFixture) {
     let (first, second) = (created(&fixture, 1).await, created(&fixture, 2).await);
     assert_eq!(add_secret(&fixture, 3).await, AddedSecret::TooMany);
-    let again = fixture.store.add_secret(&topic("t"), SecretId([9; 8]), key(1)).await.expect("answers");
+    let again = fixture
+        .store
+        .add_secret(&topic("t"), SigningSecret { id: SecretId([9; 8]), ..secret(&fixture, 1) })
+        .await
+        .expect("answers");
     assert_eq!(again, AddedSecret::Exists(first.clone()), "the same key under another id");
     assert_eq!(secrets(&fixture).await, [first.clone(), second.clone()]);
     assert!(!fixture.store.delete_secret(&topic("other"), first.id).await.expect("deletes"));
@@ -111,10 +119,8 @@ async fn secrets_added_side_by_side_are_all_kept(fixture: StoreFixture) {
     for name in &names {
         let mut tasks = tokio::task::JoinSet::new();
         for n in 1..=3 {
-            let (store, name) = (fixture.store.clone(), name.clone());
-            tasks.spawn(
-                async move { store.add_secret(&name, SecretId([n; 8]), key(n)).await.expect("answers") },
-            );
+            let (store, name, secret) = (fixture.store.clone(), name.clone(), secret(&fixture, n));
+            tasks.spawn(async move { store.add_secret(&name, secret).await.expect("answers") });
         }
         let settings = TopicSettings { ttr: Some(ttr(5)), ..TopicSettings::default() };
         fixture.store.put_settings(name, settings.clone()).await.expect("puts");

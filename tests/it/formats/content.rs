@@ -10,7 +10,7 @@ use linger::{
         Body, Due, Job, JobId, JobSpec, Reason, Receipt, RetrySchedule, Timestamp, TopicPause, TopicSettings,
         Ttr,
     },
-    store::{AddJob, Added, Release, Steps, Store, TopicStats},
+    store::{AddJob, Added, Release, Steps, Store, TopicStats, TopicUpdates},
 };
 use serde_json::{Value, json};
 

@@ -19,7 +19,7 @@ use linger::{
     clock::ManualClock,
     job::{Outlet, Receipt, State, Timestamp, TopicPause},
     metrics::Metrics,
-    store::{FinishJob, Finished, Store, embedded, redis},
+    store::{FinishJob, Finished, Store, TopicUpdates, embedded, redis},
 };
 use serde_json::{Value, json};
 

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use linger::{
     job::{
-        Body, Callback, CallbackUrl, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, Topic,
-        TopicFilter, TopicPattern, TraceContext, Ttr,
+        Body, Callback, CallbackUrl, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, SecretId,
+        SigningKey, SigningSecret, Topic, TopicFilter, TopicPattern, TraceContext, Ttr,
     },
     store::{AddJob, Added, FinishJob, PurgeCursor, Reservation},
 };
@@ -132,6 +132,11 @@ pub async fn add(store: &dyn Store, job: AddJob) -> Job {
 /// Adds one job and returns the result.
 pub async fn add_any(store: &dyn Store, job: AddJob) -> Added {
     one(store.add(vec![job]).await.expect("adds"))
+}
+
+/// A secret of a topic, made at some time.
+pub fn signing_secret(id: SecretId, key: SigningKey) -> SigningSecret {
+    SigningSecret { id, created_at: Timestamp::from_millis(1_795_000_000_000), key }
 }
 
 /// Claims of unknown workers, for the TTRs of the jobs.

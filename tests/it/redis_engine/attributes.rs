@@ -6,7 +6,7 @@ use linger::{
     job::{Attributes, Body, Due, Reason, SecretId, SigningKey, SigningSecret, State, Tag, TopicSettings},
     store::{
         AddJob, AddedSecret, Deleted, Error, Finished, MoveKind, Patch, Patched, Release, Steps,
-        redis::Options,
+        TopicUpdates, redis::Options,
     },
 };
 
@@ -221,8 +221,10 @@ async fn changes_of_a_topic_keep_what_a_later_version_has_set() {
     let values = stored().await;
     assert_eq!(TopicSettings::decode(&values), Some(settings));
     assert!(values.as_bytes().ends_with(later.as_bytes()), "{values:?}");
-    let AddedSecret::Created(secret) =
-        store.add_secret(&topic("t"), SecretId::generate(), SigningKey::generate()).await.expect("adds")
+    let AddedSecret::Created(secret) = store
+        .add_secret(&topic("t"), signing_secret(SecretId::generate(), SigningKey::generate()))
+        .await
+        .expect("adds")
     else {
         panic!("it is the first secret")
     };

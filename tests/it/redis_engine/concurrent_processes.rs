@@ -2,7 +2,7 @@
 
 use linger::{
     job::State,
-    store::{Steps, redis::Options},
+    store::{Steps, TopicUpdates, redis::Options},
 };
 
 use super::{Process, options};

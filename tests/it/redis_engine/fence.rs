@@ -5,7 +5,7 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use linger::{
     job::{Due, SecretId, SigningKey, State, TopicPause, TopicSettings},
     metrics::Metrics,
-    store::{Error, Movable, Patch, Release, Result, Steps, Store, Wait, redis},
+    store::{Error, Movable, Patch, Release, Result, Steps, Store, TopicUpdates, Wait, redis},
 };
 
 use super::{Process, options};
@@ -43,7 +43,7 @@ async fn a_closed_store_takes_no_changes() {
     let receipt = &held.receipt;
     add(store, job("ready")).await;
     let secret = SigningKey::generate();
-    store.add_secret(&topic("t"), SecretId([1; 8]), secret.clone()).await.expect("adds");
+    store.add_secret(&topic("t"), signing_secret(SecretId([1; 8]), secret.clone())).await.expect("adds");
 
     let (listener, metrics) = (Arc::new(Recorder::default()), Metrics::new().engine);
     let mover = redis::open_offline(redis::OpenMode::Source, options.clone(), listener, metrics)
@@ -74,7 +74,10 @@ async fn a_closed_store_takes_no_changes() {
     assert_refused("put_settings", store.put_settings(&topic("t"), TopicSettings::default()).await);
     let pause = TopicPause { delivery: true, intake: true };
     assert_refused("change_pause", store.change_pause(&topic("t"), pause, TopicPause::default()).await);
-    assert_refused("add_secret", store.add_secret(&topic("t"), SecretId([2; 8]), secret).await);
+    assert_refused(
+        "add_secret",
+        store.add_secret(&topic("t"), signing_secret(SecretId([2; 8]), secret)).await,
+    );
     assert_refused("delete_secret", store.delete_secret(&topic("t"), SecretId([1; 8])).await);
     assert_refused("check", store.check().await);
 

@@ -6,7 +6,7 @@ use linger::{
     job::{State, TopicPause},
     store::{
         ChangeJob, Changed, Deleted, Error, Finished, JobChange, Patch, Patched, Requeued, SeenJob, Steps,
-        redis::Options,
+        TopicUpdates, redis::Options,
     },
 };
 

@@ -1,6 +1,6 @@
 //! Notices of several processes.
 
-use linger::store::{NoticeContent, NoticeKind};
+use linger::store::{NoticeContent, NoticeKind, TopicUpdates};
 
 use super::{Process, Raw, options};
 use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};

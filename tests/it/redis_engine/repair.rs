@@ -4,7 +4,7 @@ use linger::{
     clock::{Clock, SystemClock},
     job::{RetrySchedule, State},
     store::{
-        AddJob, Deleted, MoveKind, Steps,
+        AddJob, Deleted, MoveKind, Steps, TopicUpdates,
         redis::{Mode, Options},
     },
 };

@@ -11,7 +11,7 @@ use linger::{
     store::{
         AddJob, AddedSecret, ChangeJob, Deleted, FinishJob, Finished, JobChange, JobFilter, ListedJob,
         NoticeContent, NoticeKind, Order, Patch, Release, Requeued, Reservation, Result, SeenJob, Steps,
-        Store, TopicStats,
+        Store, TopicStats, TopicUpdates,
     },
 };
 
@@ -66,7 +66,9 @@ impl StepFixture {
         side.observer.add(waiting).await.expect("adds");
         // The store under test, so that it knows the secret at once. On a busy machine its short timeouts may end first.
         let time_limit = TimeLimit::new();
-        while let Err(error) = side.store.add_secret(&topic(name), OLD_SECRET, signing_key(2)).await {
+        while let Err(error) =
+            side.store.add_secret(&topic(name), signing_secret(OLD_SECRET, signing_key(2))).await
+        {
             time_limit.check(|| error.to_string());
         }
         for id in side.ids().collect::<Vec<_>>() {
@@ -176,7 +178,7 @@ impl StepFixture {
                 debug_text(&store.put_settings(&topic, settings).await?)
             }
             Step::AddSecret => {
-                let added = store.add_secret(&topic, NEW_SECRET, signing_key(1)).await?;
+                let added = store.add_secret(&topic, signing_secret(NEW_SECRET, signing_key(1))).await?;
                 debug_text(&matches!(added, AddedSecret::Created(_)))
             }
             Step::DeleteSecret => debug_text(&store.delete_secret(&topic, OLD_SECRET).await?),

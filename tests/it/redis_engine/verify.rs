@@ -1,6 +1,6 @@
 //! Verification reports every contradiction by its name, and reports nothing about a sound store.
 
-use linger::store::{Steps, Verified, redis::Options};
+use linger::store::{Steps, TopicUpdates, Verified, redis::Options};
 
 use super::{Process, Raw, options, tag};
 use crate::harness::{jobs::*, redis::shared};

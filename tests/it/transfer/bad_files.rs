@@ -3,7 +3,7 @@
 use std::fs;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use linger::{job::Tag, transfer};
+use linger::{job::Tag, store::TopicUpdates, transfer};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::{Engine, StoreFixture, content, export, file};

@@ -10,7 +10,7 @@ mod relocation;
 use std::{fs, path::PathBuf};
 
 use linger::{
-    store::{JobRecord, Store, TopicRecord},
+    store::{JobRecord, Store, TopicRecord, TopicUpdates},
     transfer::{self, Exported, Imported},
 };
 

@@ -7,8 +7,7 @@ use crate::clock::SystemClock;
 use crate::job::{JobId, TopicFilter};
 use crate::store::{
     ClockOffsets, Error, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ServerSet, Steps, Store,
-    TopicRecord,
-    embedded::{ops, rows::meta::StoreId},
+    embedded::rows::meta::StoreId,
 };
 
 #[async_trait]
@@ -65,9 +64,5 @@ impl Movable for EmbeddedStore {
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<()> {
         Steps::delete(self, &TopicFilter::ALL, ids).await.map(drop)
-    }
-
-    async fn replace_topic(&self, topic: TopicRecord) -> Result<()> {
-        self.run_weighted(1, 0, move |txn| ops::replace_topic(txn, &topic)).await
     }
 }

@@ -32,9 +32,9 @@ pub(super) use hold::finish;
 pub(super) use list::{MAX_STEP, list, list_waiting};
 pub(super) use promote::promote;
 pub(super) use purge::purge;
-pub(super) use put::{put, put_topic, replace_topic};
+pub(super) use put::put;
 pub(super) use reserve::reserve;
-pub(super) use topics::{add_secret, delete_secret, get, put_config, put_settings, timeline, topic, topics};
+pub(super) use topics::{get, timeline, topic, topics, update_topic};
 
 /// About how many bytes of jobs a promotion writes at most: it needs as much space in the write-ahead log.
 const MAX_STEP_BYTES: usize = 4 << 20;

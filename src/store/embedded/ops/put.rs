@@ -1,12 +1,10 @@
 //! Storing whole records as they are in another store.
 
-use std::sync::Arc;
-
-use super::{topics::publish_config, write_txn::WriteTxn};
+use super::write_txn::WriteTxn;
 use crate::{
-    job::{Actor, DueKind, Outlet, State, TopicFilter},
+    job::{Actor, DueKind, State, TopicFilter},
     store::{
-        JobRecord, Put, Result, TopicRecord,
+        JobRecord, Put, Result,
         embedded::{
             disk::disk_space::SpaceNeed,
             memory::{
@@ -97,34 +95,4 @@ fn insert_dead(txn: &mut WriteTxn<'_>, hash: IdHash, outlet: OutletNumber, recor
         txn.memory.set_earliest_death(Some(died_at));
     }
     Ok(())
-}
-
-/// See [`crate::store::Movable::replace_topic`].
-pub(crate) fn replace_topic(txn: &mut WriteTxn<'_>, record: &TopicRecord) -> SqlResult<Result<()>> {
-    let values = record.values();
-    if let Some(full) = txn.space_refusal(SpaceNeed::Growth).filter(|_| !values.is_empty()) {
-        return Ok(Err(full));
-    }
-    txn.db.put_topic_values(record.topic.as_str(), values.as_bytes())?;
-    let topic = txn.memory.outlet(&Outlet::plain(record.topic.clone()));
-    publish_config(txn, topic, Arc::new(record.config.clone()));
-    Ok(Ok(()))
-}
-
-/// See [`crate::store::Store::put_topic`].
-pub(crate) fn put_topic(txn: &mut WriteTxn<'_>, record: &TopicRecord) -> SqlResult<Result<Put>> {
-    let (stored, values) = (txn.db.topic_values(record.topic.as_str())?, record.values());
-    if stored == values {
-        return Ok(Ok(Put::Exists));
-    }
-    if !stored.is_empty() {
-        return Ok(Ok(Put::Differs));
-    }
-    if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
-        return Ok(Err(full));
-    }
-    txn.db.put_topic_values(record.topic.as_str(), values.as_bytes())?;
-    let topic = txn.memory.outlet(&Outlet::plain(record.topic.clone()));
-    publish_config(txn, topic, Arc::new(record.config.clone()));
-    Ok(Ok(Put::Done))
 }

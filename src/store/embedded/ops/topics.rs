@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{
-        Callback, Job, JobId, Outlet, SecretId, SigningKey, SigningSecret, Topic, TopicFilter, TopicSettings,
-    },
+    job::{Job, JobId, Outlet, Topic, TopicFilter},
     store::{
-        AddedSecret, Result, Span, Timeline, TopicConfig, TopicStats, Totals,
+        Error, Result, Span, Timeline, TopicConfig, TopicStats, TopicValues, Totals, Updated,
         embedded::{disk::disk_space::SpaceNeed, memory::topics::OutletNumber, rows::db::SqlResult},
     },
 };
@@ -76,33 +74,34 @@ pub(crate) fn topics(
     step
 }
 
-/// Changes the configuration of a topic, and returns the new one. Resuming delivery and changing the callback notify the
-/// listener. Without disk space, only removing is allowed.
-pub(crate) fn put_config(
+/// See [`crate::store::TopicStore::update_topic`].
+pub(crate) fn update_topic(
     txn: &mut WriteTxn<'_>,
     name: &Topic,
-    change: impl FnOnce(&mut TopicConfig),
-) -> SqlResult<Result<Arc<TopicConfig>>> {
-    let topic = txn.memory.outlet(&Outlet::plain(name.clone()));
-    let before = txn.memory.topics().get(topic).config.clone();
-    let mut config = (*before).clone();
-    change(&mut config);
-    if config == *before {
-        return Ok(Ok(before));
+    expected: &TopicValues,
+    values: &TopicValues,
+) -> SqlResult<Result<Updated>> {
+    let stored = txn.db.topic_values(name.as_str())?;
+    if stored == *values {
+        return Ok(Ok(Updated::Already));
     }
-    if sets_something(&before, &config)
-        && let Some(full) = txn.space_refusal(SpaceNeed::Growth)
-    {
+    if stored != *expected {
+        return Ok(Ok(Updated::Differs(stored)));
+    }
+    let Some(config) = values.config() else {
+        return Ok(Err(Error::Damaged(format!("what is to be set for topic {name} cannot be read"))));
+    };
+    if let Some(full) = txn.space_refusal(SpaceNeed::Growth).filter(|_| values.need_room(&stored)) {
         return Ok(Err(full));
     }
-    txn.db.put_topic_config(name, &config)?;
-    let config = Arc::new(config);
-    publish_config(txn, topic, config.clone());
-    Ok(Ok(config))
+    txn.db.put_topic_values(name.as_str(), values.as_bytes())?;
+    let topic = txn.memory.outlet(&Outlet::plain(name.clone()));
+    publish_config(txn, topic, Arc::new(config));
+    Ok(Ok(Updated::Done))
 }
 
 /// Puts the stored configuration of a topic into memory, and notifies the listener if jobs may go somewhere since.
-pub(super) fn publish_config(txn: &mut WriteTxn<'_>, topic: OutletNumber, config: Arc<TopicConfig>) {
+fn publish_config(txn: &mut WriteTxn<'_>, topic: OutletNumber, config: Arc<TopicConfig>) {
     let state = txn.memory.topics().get(topic);
     let name = state.outlet.topic.clone();
     if config.restarts_delivery(&state.config) {
@@ -112,69 +111,4 @@ pub(super) fn publish_config(txn: &mut WriteTxn<'_>, topic: OutletNumber, config
     }
     txn.memory.set_config(topic, config.clone());
     txn.effects.configs.push((name, config));
-}
-
-/// See [`crate::store::Store::put_settings_if`].
-pub(crate) fn put_settings(
-    txn: &mut WriteTxn<'_>,
-    name: &Topic,
-    settings: &TopicSettings,
-    was: Option<&Callback>,
-) -> SqlResult<Result<bool>> {
-    let topics = txn.memory.topics();
-    let stored = topics.find_topic(name.as_str()).map(|topic| topics.get(topic).config.clone());
-    let stored = stored.as_ref().and_then(|config| config.settings.callback.target.as_ref());
-    if was.is_some_and(|was| stored.is_none_or(|stored| !stored.has_url_and_headers_of(was))) {
-        return Ok(Ok(false));
-    }
-    let stored = put_config(txn, name, |config| config.settings = settings.clone())?;
-    Ok(stored.map(|_| true))
-}
-
-/// See [`crate::store::Store::add_secret`].
-pub(crate) fn add_secret(
-    txn: &mut WriteTxn<'_>,
-    name: &Topic,
-    id: SecretId,
-    key: &SigningKey,
-) -> SqlResult<Result<AddedSecret>> {
-    let secrets = secrets(txn, name);
-    if let Some(known) = secrets.iter().find(|known| known.key == *key) {
-        return Ok(Ok(AddedSecret::Exists(known.clone())));
-    }
-    if secrets.len() >= SigningSecret::MAX_COUNT {
-        return Ok(Ok(AddedSecret::TooMany));
-    }
-    let secret = SigningSecret { id, created_at: txn.now.rounded_down, key: key.clone() };
-    let stored = put_config(txn, name, |config| config.secrets.push(secret.clone()))?;
-    Ok(stored.map(|_| AddedSecret::Created(secret)))
-}
-
-/// See [`crate::store::Store::delete_secret`].
-pub(crate) fn delete_secret(txn: &mut WriteTxn<'_>, name: &Topic, id: SecretId) -> SqlResult<Result<bool>> {
-    if secrets(txn, name).iter().all(|secret| secret.id != id) {
-        return Ok(Ok(false));
-    }
-    let stored = put_config(txn, name, |config| config.secrets.retain(|secret| secret.id != id))?;
-    Ok(stored.map(|_| true))
-}
-
-fn secrets(txn: &WriteTxn<'_>, name: &Topic) -> Vec<SigningSecret> {
-    let topics = txn.memory.topics();
-    topics.find_topic(name.as_str()).map(|topic| topics.get(topic).config.secrets.clone()).unwrap_or_default()
-}
-
-/// Whether a setting or pause was added or changed, not only removed.
-fn sets_something(before: &TopicConfig, after: &TopicConfig) -> bool {
-    let (old, new) = (&before.settings, &after.settings);
-    new.ttr.is_some() && new.ttr != old.ttr
-        || new.max_attempts.is_some() && new.max_attempts != old.max_attempts
-        || new.retry.is_some() && new.retry != old.retry
-        || new.require_receipt && !old.require_receipt
-        || new.callback.target.is_some() && new.callback.target != old.callback.target
-        || new.callback.rate.is_some() && new.callback.rate != old.callback.rate
-        || new.callback.concurrency.is_some() && new.callback.concurrency != old.callback.concurrency
-        || after.secrets.iter().any(|secret| !before.secrets.contains(secret))
-        || after.pause.delivery && !before.pause.delivery
-        || after.pause.intake && !before.pause.intake
 }

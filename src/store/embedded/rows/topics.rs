@@ -9,17 +9,10 @@ use super::{
 };
 use crate::{
     job::{Attributes, Topic},
-    store::{TopicConfig, TopicRecord},
+    store::{TopicConfig, TopicRecord, TopicValues},
 };
 
 impl Db {
-    /// Stores the configuration of a topic; defaults are not stored.
-    pub fn put_topic_config(&mut self, name: &Topic, config: &TopicConfig) -> SqlResult<()> {
-        let mut values = self.topic_values(name.as_str())?;
-        config.encode_into(&mut values);
-        self.put_topic_values(name.as_str(), values.as_bytes())
-    }
-
     /// Replaces all values of a topic.
     pub fn put_topic_values(&mut self, name: &str, values: &[u8]) -> SqlResult<()> {
         self.begin()?;
@@ -49,7 +42,7 @@ impl Db {
         let mut select = self.conn().prepare("SELECT name, value, checksum FROM topic ORDER BY name")?;
         let records = select.query_map([], |row| {
             let record = decode_row(row)?
-                .and_then(|(name, values)| TopicRecord::decode(Topic::parse(name).ok()?, &values));
+                .and_then(|(name, values)| TopicRecord::decode(Topic::parse(name).ok()?, &stored(&values)));
             let name = column_bytes(row.get_ref(0)?).unwrap_or_default();
             Ok(record.ok_or_else(|| String::from_utf8_lossy(name).into_owned()))
         })?;
@@ -57,14 +50,18 @@ impl Db {
     }
 
     /// All values of a topic; none when its row is missing or damaged.
-    pub fn topic_values(&self, name: &str) -> SqlResult<Attributes> {
+    pub fn topic_values(&self, name: &str) -> SqlResult<TopicValues> {
         let sql = "SELECT name, value, checksum FROM topic WHERE name = ?1";
         let values = self.conn().query_row(sql, [name], |row| {
-            let values = decode_row(row)?.map(|(_, values)| values);
-            Ok(values.filter(|values| TopicConfig::decode(values).is_some()).unwrap_or_default())
+            let values = decode_row(row)?.map(|(_, values)| stored(&values));
+            Ok(values.filter(|values| values.config().is_some()).unwrap_or_default())
         });
         Ok(values.optional()?.unwrap_or_default())
     }
+}
+
+fn stored(values: &Attributes) -> TopicValues {
+    TopicValues::new(values.as_bytes().to_vec())
 }
 
 /// The name and the values in a row; `None` when it is damaged. A flipped bit may have changed the type of a column,

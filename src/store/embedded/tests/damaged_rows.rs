@@ -6,7 +6,7 @@ use super::fixture::*;
 use crate::{
     job::{RetrySchedule, Timestamp, TopicPause, TopicSettings, Ttr},
     store::{
-        Store, TopicConfig,
+        Store, TopicConfig, TopicUpdates,
         embedded::{
             OpenError, inspect,
             rows::{

@@ -4,7 +4,7 @@ use super::fixture::*;
 use crate::{
     job::{Attributes, Tag, Timestamp, TopicPause},
     store::{
-        ChangeJob, Changed, JobChange, Patch, Release, Reservation, SeenJob, Steps, Store,
+        ChangeJob, Changed, JobChange, Patch, Release, Reservation, SeenJob, Steps, Store, TopicUpdates,
         embedded::{
             EmbeddedStore,
             rows::{codec::Lease, db::Table, key::RowKey},

@@ -7,7 +7,7 @@ use crate::{
     clock::{Clock, ManualClock, SystemClock},
     job::{State, Timestamp, TopicPause, TopicSettings, Ttr},
     store::{
-        Error, JobFilter, Order, Steps, Store, TopicConfig,
+        Error, JobFilter, Order, Steps, Store, TopicConfig, TopicUpdates,
         embedded::{Durability, OpenError},
     },
 };

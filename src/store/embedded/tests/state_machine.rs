@@ -13,7 +13,7 @@ use crate::{
     job::{Callback, CallbackUrl, Due, DueKind, HostNumber, JobId, Outlet, Receipt, State, Timestamp},
     store::{
         self, AddJob, ChangeJob, Claim, FinishJob, JobChange, JobFilter, Order, Patch, Release, SeenJob,
-        StepAction, TopicConfig,
+        StepAction,
         embedded::{
             Options,
             disk::disk_space::SpaceGauge,
@@ -130,9 +130,11 @@ impl StateMachine {
             }
             Step::Promote { limit } => answer_text(self.txn(|txn| ops::promote(txn, limit))),
             Step::Pause { topic: t, delivery } => {
-                let pause = |config: &mut TopicConfig| config.pause.delivery = delivery;
-                self.txn(|txn| ops::put_config(txn, &of(t), pause)).expect("there is room");
-                String::new()
+                let stored = self.txn(|txn| txn.db.topic_values(of(t).as_str()));
+                let mut config = stored.config().expect("sound");
+                config.pause.delivery = delivery;
+                let values = stored.with(&config);
+                answer_text(self.txn(|txn| ops::update_topic(txn, &of(t), &stored, &values)))
             }
             Step::DeadOfTopic { topic: t, requeue } => {
                 let filter = JobFilter { topic: Some(of(t)), ..JobFilter::all(State::Dead) };

@@ -3,13 +3,13 @@
 use rusqlite::config::DbConfig;
 
 use super::fixture::*;
-use crate::job::{Outlet, Timestamp};
+use crate::job::{Outlet, Timestamp, TopicPause};
 use crate::store::{
-    Steps, Store, TopicConfig, Verified,
+    Steps, Store, TopicUpdates, Verified,
     embedded::{
         EmbeddedStore,
         memory::{job_index::JobRef, job_state::MemoryState},
-        ops::{self, write_txn::WriteTxn},
+        ops::write_txn::WriteTxn,
     },
 };
 
@@ -24,9 +24,8 @@ async fn filled(fixture: &Fixture) -> std::sync::Arc<EmbeddedStore> {
         }
     }
     add(&store, ["ready-1", "ready-2"].map(job)).await;
-    let pause = |config: &mut TopicConfig| config.pause.intake = true;
-    let set = store.run(move |txn| ops::put_config(txn, &topic("set"), pause)).await;
-    set.expect("is set").map(drop).expect("there is room");
+    let intake = TopicPause { delivery: false, intake: true };
+    store.change_pause(&topic("set"), intake, TopicPause::NONE).await.expect("pauses");
     assert_eq!(store.verify().await.expect("reads"), Verified { jobs: 8, ..Verified::default() });
     store
 }

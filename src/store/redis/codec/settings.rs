@@ -4,37 +4,30 @@
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    job::{Attributes, Topic, TopicPause, TopicSettings},
-    store::{Result, TopicConfig, redis::reply::Reply},
+    job::Topic,
+    store::{Result, TopicConfig, TopicValues, redis::reply::Reply},
 };
 
-/// The paused parts as letters, see `scripts/change_pause.lua`.
-pub fn encode_pause(pause: TopicPause) -> &'static str {
-    match (pause.delivery, pause.intake) {
-        (false, false) => "",
-        (true, false) => "d",
-        (false, true) => "i",
-        (true, true) => "di",
+/// What is stored for a topic, and the configuration that it means.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KnownTopic {
+    pub values: TopicValues,
+    pub config: Arc<TopicConfig>,
+}
+
+impl KnownTopic {
+    /// `None` when the values are malformed.
+    pub fn new(values: TopicValues) -> Option<Self> {
+        let config = Arc::new(values.config()?);
+        Some(Self { values, config })
     }
-}
-
-/// The pause that letters stand for.
-pub fn decode_pause(letters: &[u8]) -> TopicPause {
-    TopicPause { delivery: letters.contains(&b'd'), intake: letters.contains(&b'i') }
-}
-
-/// The settings as values, for `scripts/put_settings.lua`.
-pub fn encode_settings(settings: &TopicSettings) -> Attributes {
-    let mut values = Attributes::default();
-    settings.encode_into(&mut values);
-    values
 }
 
 /// All settings and pauses of one prefix.
 #[derive(Debug)]
 pub struct StoredConfigs {
     pub version: u64,
-    pub topics: HashMap<Topic, Arc<TopicConfig>>,
+    pub topics: HashMap<Topic, KnownTopic>,
     /// What could not be read and was ignored.
     pub faults: Vec<String>,
 }
@@ -53,14 +46,9 @@ pub fn decode_configs(mut reply: Reply) -> Result<StoredConfigs> {
         if field == "!" {
             continue;
         }
-        match (
-            Topic::parse(&field),
-            Attributes::decode(&value).and_then(|values| TopicConfig::decode(&values)),
-        ) {
-            (Ok(topic), Some(config)) => {
-                if !config.is_default() {
-                    stored.topics.insert(topic, Arc::new(config));
-                }
+        match (Topic::parse(&field), KnownTopic::new(TopicValues::new(value))) {
+            (Ok(topic), Some(values)) => {
+                stored.topics.insert(topic, values);
             }
             (Ok(topic), None) => stored.faults.push(format!("topic {topic}: its settings cannot be read")),
             (Err(_), _) => stored.faults.push(format!("setting {field}: it is not of this engine")),

@@ -12,9 +12,9 @@ use super::{notifier::Notifier, shards::Shards};
 use crate::{
     job::Topic,
     store::{
-        Result, TopicConfig, WATCHED_FOR,
+        Result, TopicConfig, TopicValues, WATCHED_FOR,
         redis::{
-            codec::settings::{StoredConfigs, decode_configs},
+            codec::settings::{KnownTopic, StoredConfigs, decode_configs},
             connection::call::ScriptCall,
             reply::Reply,
             scripts::Script,
@@ -22,14 +22,6 @@ use crate::{
         },
     },
 };
-
-/// What one call writes of a topic's configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ConfigPart {
-    Settings,
-    Pause,
-    Secrets,
-}
 
 /// The settings of all topics, as this process knows them.
 pub struct SettingsCache {
@@ -47,21 +39,22 @@ impl SettingsCache {
         self.known.get(topic)
     }
 
+    /// What is stored for a topic, as this process knows it.
+    pub fn values(&self, topic: &Topic) -> TopicValues {
+        self.known.lock().topics.get(topic).map(|stored| stored.values.clone()).unwrap_or_default()
+    }
+
     /// The topics with settings or a pause.
     pub fn topics(&self) -> Vec<Topic> {
-        self.known.lock().topics.keys().cloned().collect()
+        let known = self.known.lock();
+        let set = known.topics.iter().filter(|(_, stored)| !stored.config.is_default());
+        set.map(|(topic, _)| topic.clone()).collect()
     }
 
     /// Applies what this process has just written, unless something newer is known, and notifies the listener if jobs of
     /// the topic may go somewhere since.
-    pub fn apply_write(
-        &self,
-        part: ConfigPart,
-        version: u64,
-        topic: &Topic,
-        change: impl FnOnce(&mut TopicConfig),
-    ) {
-        if self.known.apply_write(part, version, topic, change) {
+    pub fn apply_write(&self, version: u64, topic: &Topic, values: TopicValues) {
+        if self.known.apply_write(version, topic, values) {
             self.notifier.restarted(topic);
         }
     }
@@ -136,15 +129,15 @@ struct CacheState {
     version: u64,
     /// Number of writes of this process, so that a read that began before a write does not replace its result.
     writes: u64,
-    /// The version after the last write of this process since the last read, by topic and part: the replies to concurrent
-    /// writes may arrive in another order than the writes happened.
-    written: HashMap<(Topic, ConfigPart), u64>,
-    topics: HashMap<Topic, Arc<TopicConfig>>,
+    /// The version after the last write of this process since the last read, by topic: the replies to concurrent writes may
+    /// arrive in another order than the writes happened.
+    written: HashMap<Topic, u64>,
+    topics: HashMap<Topic, KnownTopic>,
 }
 
 impl KnownConfigs {
     fn get(&self, topic: &Topic) -> Arc<TopicConfig> {
-        self.lock().topics.get(topic).unwrap_or(&self.default).clone()
+        self.lock().topics.get(topic).map_or_else(|| self.default.clone(), |stored| stored.config.clone())
     }
 
     /// The version that was read last, and the number of writes so far.
@@ -154,41 +147,26 @@ impl KnownConfigs {
     }
 
     /// Returns whether jobs of the topic may go somewhere since.
-    fn apply_write(
-        &self,
-        part: ConfigPart,
-        version: u64,
-        topic: &Topic,
-        change: impl FnOnce(&mut TopicConfig),
-    ) -> bool {
+    fn apply_write(&self, version: u64, topic: &Topic, values: TopicValues) -> bool {
         let mut state = self.lock();
         state.writes += 1;
-        let key = (topic.clone(), part);
-        let last = state.version.max(state.written.get(&key).copied().unwrap_or(0));
+        let last = state.version.max(state.written.get(topic).copied().unwrap_or(0));
         if version <= last {
             return false;
         }
-        state.written.insert(key, version);
-        let before = state.topics.get(topic).unwrap_or(&self.default).clone();
-        let mut config = (*before).clone();
-        change(&mut config);
-        let restarted = config.restarts_delivery(&before);
-        if config.is_default() {
-            state.topics.remove(topic);
-        } else {
-            state.topics.insert(topic.clone(), Arc::new(config));
+        state.written.insert(topic.clone(), version);
+        let before = state.topics.remove(topic).unwrap_or_default();
+        let Some(stored) = KnownTopic::new(values) else { return false };
+        let restarted = stored.config.restarts_delivery(&before.config);
+        if !stored.values.is_empty() {
+            state.topics.insert(topic.clone(), stored);
         }
         restarted
     }
 
     /// Replaces everything by the result of a read that began after `writes` writes. Returns the topics whose jobs may go
     /// somewhere since, or `None` if this process wrote meanwhile and must read again.
-    fn replace(
-        &self,
-        writes: u64,
-        version: u64,
-        topics: HashMap<Topic, Arc<TopicConfig>>,
-    ) -> Option<Vec<Topic>> {
+    fn replace(&self, writes: u64, version: u64, topics: HashMap<Topic, KnownTopic>) -> Option<Vec<Topic>> {
         let mut state = self.lock();
         if writes != state.writes {
             return None;
@@ -197,7 +175,9 @@ impl KnownConfigs {
         let old = std::mem::replace(&mut *state, new);
         let added = state.topics.keys().filter(|topic| !old.topics.contains_key(*topic));
         let restarted = |topic: &&Topic| {
-            let config = |topics: &HashMap<_, _>| topics.get(*topic).unwrap_or(&self.default).clone();
+            let config = |topics: &HashMap<Topic, KnownTopic>| {
+                topics.get(*topic).map_or_else(|| self.default.clone(), |stored| stored.config.clone())
+            };
             config(&state.topics).restarts_delivery(&config(&old.topics))
         };
         Some(old.topics.keys().chain(added).filter(restarted).cloned().collect())
@@ -212,12 +192,18 @@ impl KnownConfigs {
 mod tests {
     use super::*;
 
+    fn paused(delivery: bool) -> TopicValues {
+        let mut config = TopicConfig::default();
+        config.pause.delivery = delivery;
+        TopicValues::default().with(&config)
+    }
+
     #[test]
     fn an_older_read_does_not_undo_a_newer_write() {
         let configs = KnownConfigs::default();
         let topic = Topic::parse("t").expect("valid");
         let (_, before) = configs.version_and_writes();
-        configs.apply_write(ConfigPart::Pause, 1, &topic, |config| config.pause.delivery = true);
+        configs.apply_write(1, &topic, paused(true));
         assert_eq!(configs.replace(before, 1, HashMap::new()), None);
         assert!(configs.get(&topic).pause.delivery);
         let (_, after) = configs.version_and_writes();
@@ -229,9 +215,7 @@ mod tests {
     fn an_older_write_does_not_undo_a_newer_one_whose_reply_came_first() {
         let configs = KnownConfigs::default();
         let topic = Topic::parse("t").expect("valid");
-        let write = |version, delivery| {
-            configs.apply_write(ConfigPart::Pause, version, &topic, |config| config.pause.delivery = delivery)
-        };
+        let write = |version, delivery| configs.apply_write(version, &topic, paused(delivery));
         write(2, true);
         write(1, false);
         assert!(configs.get(&topic).pause.delivery);

@@ -6,7 +6,6 @@ use super::Redis;
 use crate::job::{JobId, TopicFilter};
 use crate::store::{
     ClockOffsets, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ServerSet, Steps, Store,
-    TopicRecord,
 };
 
 #[async_trait]
@@ -49,9 +48,5 @@ impl Movable for Redis {
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<()> {
         Steps::delete(self, &TopicFilter::ALL, ids).await.map(drop)
-    }
-
-    async fn replace_topic(&self, topic: TopicRecord) -> Result<()> {
-        self.settings_writer.replace_topic(topic).await
     }
 }

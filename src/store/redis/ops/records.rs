@@ -8,9 +8,9 @@ use futures_util::future::try_join_all;
 
 use crate::store::redis::indexed::{Indexed, by_shard, in_order};
 use crate::{
-    job::{Attributes, HostNumber, JobId, Outlet, State, Topic},
+    job::{HostNumber, JobId, Outlet, State, Topic},
     store::{
-        JobRecord, Put, RecordPage, RecordReader, Result, TopicRecord,
+        JobRecord, Put, RecordPage, RecordReader, Result, TopicRecord, TopicValues,
         redis::{
             codec::record::{decode_whole, encode_whole},
             connection::call::ScriptCall,
@@ -52,8 +52,8 @@ impl ShardRecords {
         let mut page = RecordPage::default();
         for (name, values) in self.settings.stored_values().await? {
             let topic = Topic::parse(&name).ok();
-            let values = Attributes::decode(&values);
-            match topic.zip(values).and_then(|(topic, values)| TopicRecord::decode(topic, &values)) {
+            let values = TopicValues::new(values);
+            match topic.and_then(|topic| TopicRecord::decode(topic, &values)) {
                 Some(topic) => page.topics.push(topic),
                 None => page.broken.push(format!("what is set for topic {name:?} cannot be read")),
             }
@@ -188,8 +188,8 @@ fn part_length(jobs: &[(usize, JobRecord)]) -> usize {
     jobs.iter().take(RECORDS).take_while(fits).count().max(1)
 }
 
-/// The outcome in a reply of `scripts/put.lua` or `scripts/put_topic.lua`.
-pub fn decode_outcome(code: i64) -> Result<Put> {
+/// The outcome in a reply of `scripts/put.lua`.
+fn decode_outcome(code: i64) -> Result<Put> {
     match code {
         1 => Ok(Put::Done),
         2 => Ok(Put::Exists),

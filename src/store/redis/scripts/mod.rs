@@ -91,12 +91,8 @@ scripts! {
     Mend "mend" [RECORD, SHARD],
     ExpireReplaySlots "expire_replay_slots" [RECORD],
     ShardStatus "shard_status" [RECORD, MISSING],
-    PutSettings "put_settings" [RECORD, SETTINGS],
-    PutTopic "put_topic" [RECORD, SETTINGS],
-    ReplaceTopic "replace_topic" [RECORD, SETTINGS],
-    ChangePause "change_pause" [RECORD, SETTINGS],
-    AddSecret "add_secret" [RECORD, SETTINGS],
-    DeleteSecret "delete_secret" [RECORD, SETTINGS],
+    UpdateTopic "update_topic" [RECORD, SETTINGS],
+    ReduceTopic "reduce_topic" [RECORD, SETTINGS],
     InitLayout "init_layout" [RECORD],
     MarkShard "mark_shard" [RECORD],
     AcceptLayout "accept_layout" [RECORD],
@@ -277,16 +273,7 @@ mod tests {
             .collect();
         assert_eq!(
             refused,
-            [
-                Script::Add,
-                Script::Patch,
-                Script::Put,
-                Script::PutSettings,
-                Script::PutTopic,
-                Script::ReplaceTopic,
-                Script::AddSecret,
-                Script::InitLayout
-            ]
+            [Script::Add, Script::Patch, Script::Put, Script::UpdateTopic, Script::InitLayout]
         );
     }
 

@@ -1,8 +1,10 @@
--- Prelude of the scripts that change what is set for a topic: tagged values, as the attributes of a record
--- (`job/topic_values.rs`). All values that a script is not about are kept, also those of a later version.
+-- Prelude of the scripts that change what is set for a topic: tagged values (`job/topic_values.rs`), which only the caller reads.
 --
--- KEYS  settings, meta
--- ARGV  channel, topic, deadline by this server's clock, origin, then from ARGV[5] the script's own arguments
+-- KEYS   settings, meta
+-- ARGV   channel, topic, deadline by this server's clock, origin, the values that are expected, the new ones; '' for none
+-- Reply  { the version of all settings, 1 if the values were replaced, 2 if the new ones were there already, or 3, the values
+--        that are there if they are others }
+local DONE, ALREADY, DIFFERS = 1, 2, 3
 local _, _, _, server = clock('')
 if server > tonumber(ARGV[3]) then return refuse_late() end
 local refused = denied() or refuse_fenced(call('HGET', KEYS[1], '!'), ARGV[4])
@@ -10,26 +12,14 @@ local refused = denied() or refuse_fenced(call('HGET', KEYS[1], '!'), ARGV[4])
 if refused then return refused end
 local version = tonumber(call('HGET', KEYS[1], '#') or 0) or 0
 
--- Decodes values to a table of the encoded ones by tag, which is empty when they are malformed.
-local function decode_values(raw)
-  local values, at, last = {}, 1, 0
-  while at <= #raw do
-    if at + 2 > #raw then return {} end
-    local tag, size = unpack('>BI2', raw, at)
-    if tag <= last or at + 2 + size > #raw then return {} end
-    values[tag] = sub(raw, at, at + 2 + size)
-    at, last = at + 3 + size, tag
-  end
-  return values
-end
-local VALUES = decode_values(call('HGET', KEYS[1], ARGV[2]) or '')
-
--- Stores the values, notifies every process, and returns the new version of all settings.
-local function store_values()
-  local encoded = {}
-  for tag = 1, 255 do encoded[#encoded + 1] = VALUES[tag] end
-  if encoded[1] then
-    call('HSET', KEYS[1], ARGV[2], table.concat(encoded))
+-- Replaces the values of the topic if they are as expected, notifies every process, and returns the reply. A second run finds
+-- the new values.
+local function update()
+  local stored = call('HGET', KEYS[1], ARGV[2]) or ''
+  if stored == ARGV[6] then return { version, ALREADY, '' } end
+  if stored ~= ARGV[5] then return { version, DIFFERS, stored } end
+  if ARGV[6] ~= '' then
+    call('HSET', KEYS[1], ARGV[2], ARGV[6])
   else
     call('HDEL', KEYS[1], ARGV[2])
   end
@@ -38,5 +28,5 @@ local function store_values()
   -- May fail: the other processes also read the version with every sweep.
   local attempt = redis.pcall
   attempt('PUBLISH', ARGV[1], ARGV[2])
-  return tonumber(version)
+  return { tonumber(version), DONE, '' }
 end

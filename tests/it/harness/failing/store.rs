@@ -4,15 +4,12 @@ use std::sync::{Arc, atomic::Ordering};
 
 use async_trait::async_trait;
 use linger::{
-    job::{
-        CallRate, Callback, HostNumber, Job, JobId, Origin, Outlet, SecretId, SigningKey, Topic, TopicFilter,
-        TopicPause, TopicSettings,
-    },
+    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Topic, TopicFilter},
     store::{
-        AddJob, Added, AddedSecret, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter,
-        JobPage, JobRecord, ListPosition, Notices, Order, Promoted, PurgeCursor, PurgeSlice, Put,
-        RecordReader, Reservation, Result, Span, Step, StepAction, Store, Timeline, TopicConfig, TopicRecord,
-        TopicStats, Verified, Wait,
+        AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
+        JobRecord, ListPosition, Notices, Order, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader,
+        Reservation, Result, Span, Step, StepAction, Store, Timeline, TopicConfig, TopicStats, TopicStore,
+        TopicUpdates, TopicValues, Updated, Verified, Wait,
     },
 };
 
@@ -110,35 +107,6 @@ impl Store for FailingStore {
         self.inner.topic_config(topic)
     }
 
-    async fn put_settings_if(
-        &self,
-        topic: &Topic,
-        set: TopicSettings,
-        was: Option<Callback>,
-    ) -> Result<bool> {
-        let first = self.put_before.lock().expect("not poisoned").take();
-        if let Some(first) = first {
-            self.call("put_settings", self.inner.put_settings(topic, first)).await?;
-        }
-        self.call("put_settings_if", self.inner.put_settings_if(topic, set, was)).await
-    }
-
-    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
-        self.call("change_pause", self.inner.change_pause(topic, set, clear)).await
-    }
-
-    async fn read_topic_config(&self, topic: &Topic) -> Result<Arc<TopicConfig>> {
-        self.call("read_topic_config", self.inner.read_topic_config(topic)).await
-    }
-
-    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
-        self.call("add_secret", self.inner.add_secret(topic, id, key)).await
-    }
-
-    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
-        self.call("delete_secret", self.inner.delete_secret(topic, id)).await
-    }
-
     async fn topics(
         &self,
         scope: &TopicFilter,
@@ -182,10 +150,6 @@ impl Store for FailingStore {
         self.call("put", self.inner.put(jobs)).await
     }
 
-    async fn put_topic(&self, topic: TopicRecord) -> Result<Put> {
-        self.call("put_topic", self.inner.put_topic(topic)).await
-    }
-
     fn notices(&self) -> &dyn Notices {
         self
     }
@@ -204,5 +168,25 @@ impl Store for FailingStore {
 
     async fn close(&self) -> Result<()> {
         self.inner.close().await
+    }
+}
+
+#[async_trait]
+impl TopicStore for FailingStore {
+    async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
+        self.call("read_topic_config", self.inner.topic_values(topic)).await
+    }
+
+    async fn update_topic(
+        &self,
+        topic: &Topic,
+        expected: &TopicValues,
+        values: TopicValues,
+    ) -> Result<Updated> {
+        let first = self.put_before.lock().expect("not poisoned").take();
+        if let Some(first) = first {
+            self.inner.put_settings(topic, first).await?;
+        }
+        self.call("update_topic", self.inner.update_topic(topic, expected, values)).await
     }
 }

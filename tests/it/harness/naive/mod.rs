@@ -326,10 +326,4 @@ impl Naive {
         stats.oldest_ready = first(State::Ready);
         (!jobs.is_empty() || !stats.config.is_default()).then_some(stats)
     }
-
-    fn configure(&self, topic: &Topic, change: impl FnOnce(&mut TopicConfig)) {
-        let mut content = self.content();
-        change(content.topics.entry(topic.clone()).or_default());
-        content.topics.retain(|_, config| !config.is_default());
-    }
 }

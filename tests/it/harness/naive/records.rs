@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use linger::{
-    job::{Attributes, Outlet, State},
+    job::{Attributes, State},
     store::{JobRecord, Put, RecordPage, RecordReader, Result, TopicRecord},
 };
 
@@ -55,22 +55,5 @@ impl Naive {
         }
         content.jobs.insert(entry.job.id.clone(), entry);
         Put::Done
-    }
-
-    pub(super) fn put_config(&self, record: TopicRecord) -> Put {
-        let stored = self.content().topics.get(&record.topic).cloned();
-        match stored {
-            Some(stored) if stored == record.config => Put::Exists,
-            Some(_) => Put::Differs,
-            None => {
-                let calls = record.config.settings.callback.target.is_some();
-                self.configure(&record.topic, |config| *config = record.config);
-                if calls {
-                    self.listener.topic_changed(&record.topic);
-                    self.listener.ready(&Outlet::plain(record.topic));
-                }
-                Put::Done
-            }
-        }
     }
 }

@@ -4,15 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use linger::{
-    job::{
-        CallRate, Callback, HostNumber, Job, JobId, Origin, Outlet, Receipt, SecretId, SigningKey,
-        SigningSecret, State, Topic, TopicFilter, TopicPause, TopicSettings,
-    },
+    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Receipt, State, Topic, TopicFilter},
     store::{
-        AddJob, Added, AddedSecret, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter,
-        JobPage, JobRecord, ListPosition, Minute, Move, MoveKind, Notices, Order, Promoted, PurgeCursor,
-        PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, Timeline, TopicConfig,
-        TopicRecord, TopicStats, Totals, Verified, Wait,
+        AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
+        JobRecord, ListPosition, Minute, Move, MoveKind, Notices, Order, Promoted, PurgeCursor, PurgeSlice,
+        Put, RecordReader, Reservation, Result, Span, Step, Store, Timeline, TopicConfig, TopicStats,
+        TopicStore, TopicValues, Totals, Updated, Verified, Wait,
     },
 };
 
@@ -125,69 +122,6 @@ impl Store for Naive {
         Arc::new(self.content().topics.get(topic).cloned().unwrap_or_default())
     }
 
-    async fn put_settings_if(
-        &self,
-        topic: &Topic,
-        set: TopicSettings,
-        was: Option<Callback>,
-    ) -> Result<bool> {
-        let (mut is_put, mut changed) = (false, false);
-        self.configure(topic, |config| {
-            let parts = |callback: &Callback| (callback.url.clone(), callback.headers.clone());
-            is_put = was.is_none()
-                || was.as_ref().map(parts) == config.settings.callback.target.as_ref().map(parts);
-            if is_put {
-                changed = config.settings.callback != set.callback;
-                config.settings = set;
-            }
-        });
-        if changed {
-            self.listener.topic_changed(topic);
-            self.listener.ready(&Outlet::plain(topic.clone()));
-        }
-        Ok(is_put)
-    }
-
-    async fn add_secret(&self, topic: &Topic, id: SecretId, key: SigningKey) -> Result<AddedSecret> {
-        let created_at = self.clock.now();
-        let mut added = AddedSecret::TooMany;
-        self.configure(topic, |config| {
-            let secret = SigningSecret { id, created_at, key };
-            if let Some(known) = config.secrets.iter().find(|known| known.key == secret.key) {
-                added = AddedSecret::Exists(known.clone());
-            } else if config.secrets.len() < 2 {
-                added = AddedSecret::Created(secret.clone());
-                config.secrets.push(secret);
-            }
-        });
-        Ok(added)
-    }
-
-    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
-        let mut deleted = false;
-        self.configure(topic, |config| {
-            deleted = config.secrets.iter().any(|secret| secret.id == id);
-            config.secrets.retain(|secret| secret.id != id);
-        });
-        Ok(deleted)
-    }
-
-    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
-        let mut pause = TopicPause::NONE;
-        self.configure(topic, |config| {
-            config.pause = config.pause.changed(set, clear);
-            pause = config.pause;
-        });
-        if clear.delivery {
-            self.listener.topic_changed(topic);
-            self.listener.ready(&Outlet::plain(topic.clone()));
-            let content = self.content();
-            let of_topic = content.jobs.values().filter(|entry| entry.job.topic == *topic);
-            of_topic.for_each(|entry| self.announce(self.outlet(&entry.job)));
-        }
-        Ok(pause)
-    }
-
     async fn topics(
         &self,
         scope: &TopicFilter,
@@ -250,10 +184,6 @@ impl Store for Naive {
         Ok(jobs.into_iter().map(|job| self.put_one(&mut content, job)).collect())
     }
 
-    async fn put_topic(&self, topic: TopicRecord) -> Result<Put> {
-        Ok(self.put_config(topic))
-    }
-
     fn notices(&self) -> &dyn Notices {
         self
     }
@@ -269,5 +199,42 @@ impl Store for Naive {
 
     async fn close(&self) -> Result<()> {
         Ok(())
+    }
+}
+
+#[async_trait]
+impl TopicStore for Naive {
+    async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
+        Ok(TopicValues::default().with(&self.topic_config(topic)))
+    }
+
+    async fn update_topic(
+        &self,
+        topic: &Topic,
+        expected: &TopicValues,
+        values: TopicValues,
+    ) -> Result<Updated> {
+        let mut content = self.content();
+        let before = content.topics.get(topic).cloned().unwrap_or_default();
+        let stored = TopicValues::default().with(&before);
+        if stored == values {
+            return Ok(Updated::Already);
+        }
+        if stored != *expected {
+            return Ok(Updated::Differs(stored));
+        }
+        let config = values.config().expect("sound");
+        let restarts = config.restarts_delivery(&before);
+        content.topics.insert(topic.clone(), config);
+        content.topics.retain(|_, config| !config.is_default());
+        let of_topic = content.jobs.values().filter(|entry| entry.job.topic == *topic);
+        let outlets: Vec<Outlet> = of_topic.map(|entry| self.outlet(&entry.job)).collect();
+        drop(content);
+        if restarts {
+            self.listener.topic_changed(topic);
+            self.listener.ready(&Outlet::plain(topic.clone()));
+            outlets.iter().for_each(|outlet| self.listener.ready(outlet));
+        }
+        Ok(Updated::Done)
     }
 }

@@ -10,11 +10,11 @@ use std::{
 
 use async_trait::async_trait;
 use linger::{
-    job::JobId,
+    job::{JobId, Topic},
     metrics::Metrics,
     store::{
         ClockOffsets, Error, JobRecord, Movable, MoveMark, MoveRole, Put, RecordReader, Result, ServerSet,
-        Steps, Store, TopicRecord, redis,
+        Steps, Store, TopicStore, TopicValues, Updated, redis,
     },
     transfer::{Relocation, TransferError},
 };
@@ -122,9 +122,21 @@ impl Movable for Disturbed {
     async fn delete(&self, ids: Vec<JobId>) -> Result<()> {
         self.call(self.inner.delete(ids)).await
     }
+}
 
-    async fn replace_topic(&self, topic: TopicRecord) -> Result<()> {
-        self.call(self.inner.replace_topic(topic)).await
+#[async_trait]
+impl TopicStore for Disturbed {
+    async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
+        self.call(self.inner.topic_values(topic)).await
+    }
+
+    async fn update_topic(
+        &self,
+        topic: &Topic,
+        expected: &TopicValues,
+        values: TopicValues,
+    ) -> Result<Updated> {
+        self.call(self.inner.update_topic(topic, expected, values)).await
     }
 }
 

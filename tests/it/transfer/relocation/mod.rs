@@ -12,7 +12,7 @@ use linger::{
     clock::SystemClock,
     job::{JobState, State},
     metrics::Metrics,
-    store::{JobRecord, Movable, MoveRole, Store, TopicRecord, embedded, redis},
+    store::{JobRecord, Movable, MoveRole, Store, TopicRecord, TopicUpdates, embedded, redis},
     transfer::{self, NamedStore, PassReport, Relocation, TransferError},
 };
 use tempfile::TempDir;

@@ -1,7 +1,7 @@
 //! The steps of a move on real engines.
 
 use linger::{
-    store::{ClockOffsets, MoveRole, TopicRecord},
+    store::{ClockOffsets, MoveRole, TopicRecord, TopicUpdates},
     transfer::{Relocation, TransferError},
 };
 
