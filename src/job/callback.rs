@@ -102,12 +102,6 @@ impl Callback {
         Self { url, method: CallMethod::default(), headers: CallHeaders::default(), timeout: None }
     }
 
-    /// Whether URL and headers are the same.
-    #[must_use]
-    pub fn has_url_and_headers_of(&self, other: &Self) -> bool {
-        (&self.url, &self.headers) == (&other.url, &other.headers)
-    }
-
     /// The timeout of a call.
     #[must_use]
     pub fn timeout(&self) -> Duration {

@@ -180,6 +180,10 @@ impl TopicStore for Metered {
         self.timed("read_topic_config", self.store.topic_values(topic)).await
     }
 
+    async fn known_topic_values(&self, topic: &Topic) -> Result<TopicValues> {
+        self.store.known_topic_values(topic).await
+    }
+
     async fn update_topic(
         &self,
         topic: &Topic,

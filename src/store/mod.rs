@@ -157,7 +157,7 @@ pub trait Store: TopicStore + std::fmt::Debug + 'static {
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>>;
 
     /// Applies steps, each atomic by itself. The outcomes are in the order of the steps; steps of one job are applied in that
-    /// order, and repeats do not multiply the work. A cancelled reservation whose call was repeated may be shown as
+    /// order. A cancelled reservation whose call was repeated may be shown as
     /// [`Applied::Lost`].
     async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Applied>>;
 

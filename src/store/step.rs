@@ -45,10 +45,10 @@ pub enum StepAction {
     Touch(Receipt, Option<Ttr>),
     /// Makes a reserved job a dead letter.
     Bury(Receipt, Option<Reason>),
-    /// Cancels a reservation that no client has seen: the attempt is not counted, the due time stays, the job is ready again
+    /// Cancels a reservation that no client has seen, of a job of any topic: the attempt is not counted, the due time stays, the job is ready again
     /// at once.
     Cancel(Receipt),
-    /// Cancels a reservation, but the job is due again only after the delay: others of its outlet come first. This does not
+    /// Cancels such a reservation, but the job is due again only after the delay: others of its outlet come first. This does not
     /// become part of its history.
     Postpone(Receipt, Delay),
     /// Makes a dead letter wait again until the due time; its attempts start at 0, its reason is cleared.
@@ -118,7 +118,7 @@ impl Applied {
 
 /// The steps by their names.
 pub trait Steps {
-    /// Makes an [`StepAction::Release`].
+    /// Makes a [`StepAction::Release`].
     fn release(
         &self,
         scope: &TopicFilter,
@@ -127,7 +127,7 @@ pub trait Steps {
         release: Release,
     ) -> impl Future<Output = Result<Held>> + Send;
 
-    /// Makes an [`StepAction::Touch`].
+    /// Makes a [`StepAction::Touch`].
     fn touch(
         &self,
         scope: &TopicFilter,
@@ -136,7 +136,7 @@ pub trait Steps {
         ttr: Option<Ttr>,
     ) -> impl Future<Output = Result<Held>> + Send;
 
-    /// Makes an [`StepAction::Bury`].
+    /// Makes a [`StepAction::Bury`].
     fn bury(
         &self,
         scope: &TopicFilter,
@@ -145,17 +145,17 @@ pub trait Steps {
         reason: Option<Reason>,
     ) -> impl Future<Output = Result<Held>> + Send;
 
-    /// Makes an [`StepAction::Cancel`] for each reservation. One that has ended stays as it is.
+    /// Makes a [`StepAction::Cancel`] for each reservation. One that has ended stays as it is.
     fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> impl Future<Output = Result<()>> + Send;
 
-    /// Makes an [`StepAction::Postpone`] for each reservation. One that has ended stays as it is.
+    /// Makes a [`StepAction::Postpone`] for each reservation. One that has ended stays as it is.
     fn postpone(
         &self,
         grants: Vec<(JobId, Receipt)>,
         delay: Delay,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Makes an [`StepAction::Requeue`].
+    /// Makes a [`StepAction::Requeue`].
     fn requeue(
         &self,
         scope: &TopicFilter,
@@ -164,7 +164,7 @@ pub trait Steps {
         by: Option<&Actor>,
     ) -> impl Future<Output = Result<Requeued>> + Send;
 
-    /// Makes an [`StepAction::Patch`].
+    /// Makes a [`StepAction::Patch`].
     fn patch(
         &self,
         scope: &TopicFilter,
@@ -173,14 +173,14 @@ pub trait Steps {
         by: Option<&Actor>,
     ) -> impl Future<Output = Result<Patched>> + Send;
 
-    /// Makes an [`StepAction::Delete`] for each job.
+    /// Makes a [`StepAction::Delete`] for each job.
     fn delete(
         &self,
         scope: &TopicFilter,
         ids: Vec<JobId>,
     ) -> impl Future<Output = Result<Vec<Deleted>>> + Send;
 
-    /// Makes an [`StepAction::Change`] for each job.
+    /// Makes a [`StepAction::Change`] for each job.
     fn change(
         &self,
         jobs: Vec<ChangeJob>,

@@ -11,8 +11,8 @@ use crate::job::{
     Attributes, SecretId, SigningSecret, Topic, TopicPause, TopicSettings, topic_values_need_room,
 };
 
-/// How often a change is begun anew. Others were faster each time.
-const MAX_TRIES: usize = 100;
+/// How often a change is tried before it fails because others were faster each time.
+const MAX_TRIES: usize = 1_000;
 
 /// What an engine stores for a topic: tagged values ([`Attributes`]), those of later versions included. Empty when nothing
 /// is set.
@@ -43,11 +43,35 @@ impl TopicValues {
         TopicConfig::decode(&Attributes::decode(&self.0)?)
     }
 
-    /// The values with another configuration. Those of later versions stay, but malformed ones are replaced as a whole.
+    /// What can be read of the configuration: a part that is malformed, or of a later version, has its defaults.
+    #[must_use]
+    pub fn readable_config(&self) -> TopicConfig {
+        let values = Attributes::decode(&self.0).unwrap_or_default();
+        TopicConfig {
+            settings: TopicSettings::decode(&values).unwrap_or_default(),
+            pause: TopicPause::decode(&values),
+            secrets: SigningSecret::decode_from(&values).unwrap_or_default(),
+        }
+    }
+
+    /// The values with another configuration. Only what differs from the [readable](Self::readable_config) one is replaced, so
+    /// that a change keeps what it is not about: values of later versions, also within a value, and malformed ones.
     #[must_use]
     pub fn with(&self, config: &TopicConfig) -> Self {
+        let [before, after] = [&self.readable_config(), config].map(|config| {
+            let mut encoded = Attributes::default();
+            config.encode_into(&mut encoded);
+            encoded
+        });
+        if before == after {
+            return self.clone();
+        }
         let mut values = Attributes::decode(&self.0).unwrap_or_default();
-        config.encode_into(&mut values);
+        for (tag, _) in before.iter().chain(after.iter()) {
+            if before.get(tag) != after.get(tag) {
+                values.set(tag, after.get(tag));
+            }
+        }
         Self(values.as_bytes().to_vec().into())
     }
 
@@ -82,6 +106,11 @@ pub enum Updated {
 pub trait TopicStore: Send + Sync {
     /// What is stored for a topic now, with what other processes changed a moment ago.
     async fn topic_values(&self, topic: &Topic) -> Result<TopicValues>;
+
+    /// What this process knows to be stored for a topic, perhaps from memory: a change begins with it.
+    async fn known_topic_values(&self, topic: &Topic) -> Result<TopicValues> {
+        self.topic_values(topic).await
+    }
 
     /// Replaces what is stored for a topic if it is as `expected`: compared and replaced in one step. A change of the callback,
     /// and resuming the delivery, notify the [`Listener`](super::Listener). Works on a full store unless the values
@@ -142,14 +171,12 @@ impl<S: TopicStore + ?Sized> TopicUpdates for S {
         topic: &Topic,
         mut change: impl FnMut(&mut TopicConfig) -> T + Send,
     ) -> Result<T> {
-        let mut stored = self.topic_values(topic).await?;
+        let mut stored = self.known_topic_values(topic).await?;
         for _ in 0..MAX_TRIES {
-            let known = stored.config();
-            let mut config = known.clone().unwrap_or_default();
+            let mut config = stored.readable_config();
             let outcome = change(&mut config);
-            // Also if nothing changes: only the step finds out that the store is closed, or is another one.
-            let values = if known.as_ref() == Some(&config) { stored.clone() } else { stored.with(&config) };
-            match self.update_topic(topic, &stored, values).await? {
+            // Also if nothing changes: only the step finds out that others were stored, or that the store is closed.
+            match self.update_topic(topic, &stored, stored.with(&config)).await? {
                 Updated::Done | Updated::Already => return Ok(outcome),
                 Updated::Differs(now) => stored = now,
             }
@@ -158,7 +185,7 @@ impl<S: TopicStore + ?Sized> TopicUpdates for S {
     }
 
     async fn read_topic_config(&self, topic: &Topic) -> Result<TopicConfig> {
-        Ok(self.topic_values(topic).await?.config().unwrap_or_default())
+        Ok(self.topic_values(topic).await?.readable_config())
     }
 
     async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
@@ -176,7 +203,13 @@ impl<S: TopicStore + ?Sized> TopicUpdates for S {
     async fn add_secret(&self, topic: &Topic, secret: SigningSecret) -> Result<AddedSecret> {
         let add = |config: &mut TopicConfig| {
             if let Some(known) = config.secrets.iter().find(|known| known.key == secret.key) {
-                return AddedSecret::Exists(known.clone());
+                // With this id it was stored by an earlier try, whose answer was lost.
+                let is_new = known.id == secret.id;
+                return if is_new {
+                    AddedSecret::Created(known.clone())
+                } else {
+                    AddedSecret::Exists(known.clone())
+                };
             }
             if config.secrets.len() >= SigningSecret::MAX_COUNT {
                 return AddedSecret::TooMany;
@@ -188,10 +221,12 @@ impl<S: TopicStore + ?Sized> TopicUpdates for S {
     }
 
     async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
+        // An earlier try may have deleted it, whose answer was lost.
+        let mut is_known = false;
         let delete = |config: &mut TopicConfig| {
-            let before = config.secrets.len();
+            is_known |= config.secrets.iter().any(|secret| secret.id == id);
             config.secrets.retain(|secret| secret.id != id);
-            config.secrets.len() < before
+            is_known
         };
         self.update_config(topic, delete).await
     }
@@ -206,7 +241,7 @@ impl<S: TopicStore + ?Sized> TopicUpdates for S {
 
     async fn replace_topic(&self, record: TopicRecord) -> Result<()> {
         let (topic, values) = (&record.topic, record.values());
-        let mut stored = self.topic_values(topic).await?;
+        let mut stored = self.known_topic_values(topic).await?;
         for _ in 0..MAX_TRIES {
             match self.update_topic(topic, &stored, values.clone()).await? {
                 Updated::Done | Updated::Already => return Ok(()),
@@ -223,10 +258,16 @@ fn changed_again(topic: &Topic) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{
+        sync::{
+            Mutex,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Duration,
+    };
 
     use super::*;
-    use crate::job::{SigningKey, Tag, Timestamp, Ttr};
+    use crate::job::{Callback, CallbackUrl, SigningKey, Tag, Timestamp, Ttr};
 
     fn values(change: impl FnOnce(&mut TopicConfig)) -> TopicValues {
         let mut config = TopicConfig::default();
@@ -278,5 +319,69 @@ mod tests {
         let malformed = TopicValues::new(&b"\x01\x00\x09short"[..]);
         assert_eq!(malformed.config(), None);
         assert_eq!(malformed.with(&ttr(5).config().expect("sound")), ttr(5));
+        assert_eq!(malformed.with(&TopicConfig::default()), malformed, "a change that changes nothing");
+    }
+
+    #[test]
+    fn a_pause_keeps_what_it_cannot_read() {
+        let callback = Callback::to(CallbackUrl::parse("http://a/").expect("valid")).encode();
+        let mut later = Attributes::decode(&callback).expect("sound");
+        later.set(Tag(200), Some(b"of a later version"));
+        let mut stored = Attributes::default();
+        // A TTR is malformed, and the callback has more than this version knows.
+        stored.set(Tag(1), Some(b"short"));
+        stored.set(Tag(7), Some(later.as_bytes()));
+        for with_ttr in [true, false] {
+            if !with_ttr {
+                stored.set(Tag(1), None);
+            }
+            let values = TopicValues::new(stored.as_bytes().to_vec());
+            let paused = values.with(&TopicConfig { pause: TopicPause::ALL, ..values.readable_config() });
+            assert_ne!(paused, values);
+            assert_eq!(paused.with(&values.readable_config()), values);
+            let kept = Attributes::decode(paused.as_bytes()).expect("sound");
+            assert_eq!(kept.get(Tag(1)), stored.get(Tag(1)));
+            assert_eq!(kept.get(Tag(7)), stored.get(Tag(7)));
+        }
+    }
+
+    /// Carries out the first change and loses the answer; then another caller pauses the topic.
+    #[derive(Default)]
+    struct LosesAnswer {
+        stored: Mutex<TopicValues>,
+        calls: AtomicUsize,
+    }
+
+    #[async_trait]
+    impl TopicStore for LosesAnswer {
+        async fn topic_values(&self, _: &Topic) -> Result<TopicValues> {
+            Ok(self.stored.lock().expect("not poisoned").clone())
+        }
+
+        async fn update_topic(&self, _: &Topic, expected: &TopicValues, new: TopicValues) -> Result<Updated> {
+            let mut stored = self.stored.lock().expect("not poisoned");
+            if *stored != *expected {
+                return Ok(Updated::Differs(stored.clone()));
+            }
+            *stored = new;
+            if self.calls.fetch_add(1, Ordering::Relaxed) > 0 {
+                return Ok(Updated::Done);
+            }
+            *stored = stored.with(&TopicConfig { pause: TopicPause::ALL, ..stored.readable_config() });
+            Ok(Updated::Differs(stored.clone()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_change_whose_answer_was_lost_is_told_as_made() {
+        let (topic, secret) =
+            (Topic::parse("t").expect("valid"), secrets(&[1]).readable_config().secrets.remove(0));
+        let store = LosesAnswer::default();
+        let added = store.add_secret(&topic, secret.clone()).await.expect("answers");
+        assert_eq!(added, AddedSecret::Created(secret));
+        let store = LosesAnswer { stored: Mutex::new(secrets(&[1])), ..LosesAnswer::default() };
+        assert!(store.delete_secret(&topic, SecretId([1; 8])).await.expect("answers"));
+        assert!(!store.delete_secret(&topic, SecretId([1; 8])).await.expect("answers"));
+        assert_eq!(store.read_topic_config(&topic).await.expect("reads").pause, TopicPause::ALL);
     }
 }

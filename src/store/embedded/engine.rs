@@ -279,7 +279,7 @@ impl Store for EmbeddedStore {
 impl TopicStore for EmbeddedStore {
     async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
         let topic = topic.clone();
-        self.run(move |txn| txn.db.topic_values(topic.as_str())).await
+        self.run(move |txn| ops::topic_values(txn, &topic)).await
     }
 
     async fn update_topic(

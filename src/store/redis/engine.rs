@@ -265,7 +265,12 @@ impl Store for Redis {
 #[async_trait]
 impl TopicStore for Redis {
     async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
-        self.settings_writer.read(topic).await
+        self.settings.refresh().await?;
+        Ok(self.settings.values(topic))
+    }
+
+    async fn known_topic_values(&self, topic: &Topic) -> Result<TopicValues> {
+        Ok(self.settings.values(topic))
     }
 
     async fn update_topic(

@@ -7,8 +7,8 @@ use crate::store::{
 };
 
 /// See [`crate::store::Store::apply`]. An action that needs disk space checks by itself that there is enough before its first
-/// change. Of several steps the later ones would fail behind the changes of the first, so what they need at most is checked
-/// before; the level is the same for all of them.
+/// change. Of several steps the later ones would fail behind the changes of the first, so the most that they need is
+/// checked first; the level is the same for all of them.
 pub(crate) fn apply(txn: &mut WriteTxn<'_>, steps: &[Step]) -> SqlResult<Result<Vec<Applied>>> {
     if steps.len() > 1 {
         for need in steps.iter().filter_map(|step| most_space(&step.action)) {

@@ -34,7 +34,7 @@ pub(super) use promote::promote;
 pub(super) use purge::purge;
 pub(super) use put::put;
 pub(super) use reserve::reserve;
-pub(super) use topics::{get, timeline, topic, topics, update_topic};
+pub(super) use topics::{get, timeline, topic, topic_values, topics, update_topic};
 
 /// About how many bytes of jobs a promotion writes at most: it needs as much space in the write-ahead log.
 const MAX_STEP_BYTES: usize = 4 << 20;

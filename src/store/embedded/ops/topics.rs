@@ -74,6 +74,14 @@ pub(crate) fn topics(
     step
 }
 
+/// See [`crate::store::TopicStore::topic_values`]. Of a row that was damaged since the start, what memory knows.
+pub(crate) fn topic_values(txn: &mut WriteTxn<'_>, name: &Topic) -> SqlResult<TopicValues> {
+    let stored = txn.db.topic_values(name.as_str())?;
+    let topics = txn.memory.topics();
+    let known = topics.find_topic(name.as_str()).map(|topic| topics.get(topic).config.clone());
+    Ok(stored.with(&known.unwrap_or_default()))
+}
+
 /// See [`crate::store::TopicStore::update_topic`].
 pub(crate) fn update_topic(
     txn: &mut WriteTxn<'_>,
@@ -81,7 +89,7 @@ pub(crate) fn update_topic(
     expected: &TopicValues,
     values: &TopicValues,
 ) -> SqlResult<Result<Updated>> {
-    let stored = txn.db.topic_values(name.as_str())?;
+    let stored = topic_values(txn, name)?;
     if stored == *values {
         return Ok(Ok(Updated::Already));
     }

@@ -130,7 +130,7 @@ impl StateMachine {
             }
             Step::Promote { limit } => answer_text(self.txn(|txn| ops::promote(txn, limit))),
             Step::Pause { topic: t, delivery } => {
-                let stored = self.txn(|txn| txn.db.topic_values(of(t).as_str()));
+                let stored = self.txn(|txn| ops::topic_values(txn, &of(t)));
                 let mut config = stored.config().expect("sound");
                 config.pause.delivery = delivery;
                 let values = stored.with(&config);

@@ -26,11 +26,6 @@ impl SettingsWriter {
         Self { shards, cache }
     }
 
-    pub async fn read(&self, topic: &Topic) -> Result<TopicValues> {
-        self.cache.refresh().await?;
-        Ok(self.cache.values(topic))
-    }
-
     pub async fn update(
         &self,
         topic: &Topic,

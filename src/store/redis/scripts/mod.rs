@@ -31,7 +31,7 @@
 //! script for reserving inserts it directly behind that name, and that for finishing compares the receipt there,
 //! without decoding the rest. Every other script that rewrites a record decodes it, and copies the attributes and
 //! flags that it does not know: a later version adds a field as a new tag, while processes of this version run
-//! beside it. What is set for a topic has the same form and the same rule.
+//! beside it. What is set for a topic has the same form; only the caller reads it.
 //!
 //! A caller's topics are compared with the topic in the record's head (`scope.lua`). A script reads a job once,
 //! however often the call names it.

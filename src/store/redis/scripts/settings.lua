@@ -2,8 +2,8 @@
 --
 -- KEYS   settings, meta
 -- ARGV   channel, topic, deadline by this server's clock, origin, the values that are expected, the new ones; '' for none
--- Reply  { the version of all settings, 1 if the values were replaced, 2 if the new ones were there already, or 3, the values
---        that are there if they are others }
+-- Reply  { the version of all settings, 1 if the values were replaced, 2 if the new ones were there already, 3 if others
+--        were there; those, or '' }
 local DONE, ALREADY, DIFFERS = 1, 2, 3
 local _, _, _, server = clock('')
 if server > tonumber(ARGV[3]) then return refuse_late() end
