@@ -15,7 +15,9 @@ use linger::{
     job::{Body, Delay, Due, Fingerprint, JobId, JobSpec, Outlet, Receipt, Topic, TopicFilter, Ttr},
     metrics::Metrics,
     queue::{Limits, Pop, Queue, StoreEvents},
-    store::{AddJob, Claim, FinishJob, Patch, Patched, Release, Reservation, Store, Wait, embedded, redis},
+    store::{
+        AddJob, Claim, FinishJob, Patch, Patched, Release, Reservation, Steps, Store, Wait, embedded, redis,
+    },
 };
 use tokio::runtime::Runtime;
 
