@@ -100,6 +100,10 @@ fn record(history: &History, call: &Call, rules: &Rules) {
     // Without this the answer was not written entirely, and the server can have understood nothing.
     let Some(answered) = call.answered else { return };
     let from = call.answering.unwrap_or(answered);
+    // A machine that is busy may hold up the request or the answer until the server has given the call up.
+    if from > call.began + rules.timeout {
+        failed(call.began + rules.timeout, rules.step);
+    }
     match call.answer {
         Answer::Status(200..300) | Answer::Body(200..300, _) | Answer::WhenOpen(200..300) => {
             push(from, answered, Action::Finish { receipt: receipt() }, Outcome::Unknown);
