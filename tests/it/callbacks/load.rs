@@ -33,8 +33,9 @@ pub const OWN: &str = "own";
 const HOOKS_PORT: usize = 0;
 const OWN_PORTS: [usize; 2] = [1, 2];
 
-/// Of every call, and how long each failed attempt delays the next one.
-const TIMEOUT: Duration = Duration::from_secs(1);
+/// Of every call. Longer than the whole second of its timestamp, so that no answer in time passes for one that came too late.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// How long each failed attempt delays the next one.
 const STEP: Duration = Duration::from_millis(300);
 const MAX_ATTEMPTS: u32 = 3;
 /// Longer than the step, so that the checker sees which of them is used.
@@ -134,7 +135,7 @@ impl CallLoad {
 
     /// Sets the path of the topic's URL, on one of the servers.
     pub async fn set_path(&self, path: &str) {
-        let callback = json!({ "url": self.receiver.url(HOOKS_PORT, path), "timeout": "1s" });
+        let callback = json!({ "url": self.receiver.url(HOOKS_PORT, path), "timeout": TIMEOUT.as_secs() });
         self.administer(Method::PUT, "", json!({ "callback": callback })).await;
     }
 
@@ -277,7 +278,8 @@ impl NewJob {
             "max_attempts": MAX_ATTEMPTS, "retry": ["300ms"], "body": { "of": id },
         });
         if let Some(port) = own_port {
-            json["callback"] = json!({ "url": load.receiver.url(port, "/own"), "timeout": "1s" });
+            json["callback"] =
+                json!({ "url": load.receiver.url(port, "/own"), "timeout": TIMEOUT.as_secs() });
         }
         Self { id, delay, json }
     }

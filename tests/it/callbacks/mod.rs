@@ -37,7 +37,7 @@ const KILLS_PER_LOAD: u64 = 20;
 /// Processes on one Redis.
 const PROCESSES: usize = 3;
 /// Longer than the reservation of a call in these loads.
-const STOP: Duration = Duration::from_secs(12);
+const STOP: Duration = Duration::from_secs(14);
 /// The longest time between two faults while a process is frozen.
 const MOST_BETWEEN_FAULTS: Duration = Duration::from_secs(1);
 /// How often the topic's callback is changed, and the topic paused, during a load.
