@@ -73,9 +73,17 @@ fn a_redis_that_answers_but_takes_no_writes_is_not_called_silent() {
     ] {
         send(fault);
         linger.wait_until_unready();
-        let refused = linger.call("POST", "/jobs", r#"{"topic":"t"}"#);
-        assert_eq!((refused.status, refused.json()["code"].as_str()), (503, Some("store_unavailable")));
-        for body in [refused.body, linger.call("GET", "/readyz", "").body] {
+        // Several at once: a refused call closes the connection of the others.
+        let refused: Vec<_> = std::thread::scope(|scope| {
+            let add = || linger.call("POST", "/jobs", r#"{"topic":"t"}"#);
+            let calls: Vec<_> = (0..16).map(|_| scope.spawn(add)).collect();
+            calls.into_iter().map(|call| call.join().expect("does not panic")).collect()
+        });
+        for refused in &refused {
+            assert_eq!((refused.status, refused.json()["code"].as_str()), (503, Some("store_unavailable")));
+        }
+        let ready = linger.call("GET", "/readyz", "");
+        for body in refused.iter().chain([&ready]).map(|answer| &answer.body) {
             assert!(body.contains("replica") && !body.contains("does not answer"), "{fault:?}: {body}");
         }
         send(repair);

@@ -23,7 +23,7 @@ use socket2_05::TcpKeepalive;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    error::{describe_error, is_error_reply},
+    error::{READ_ONLY_REPLICA, describe_error, is_error_reply},
     tls_fault,
 };
 use crate::{
@@ -240,6 +240,12 @@ impl ServerConnection {
     /// Closes the connection at once; calls on it fail.
     pub fn abort(&self) {
         self.state.aborted.cancel();
+    }
+
+    /// Like [`abort`](Self::abort), because its server is a replica, which is the cause that calls get.
+    pub fn abort_at_replica(&self) {
+        let _ = self.state.cause.set(FredError::new(ErrorKind::Canceled, READ_ONLY_REPLICA));
+        self.abort();
     }
 
     /// Closes the connection after the replies to earlier calls, or after a timeout.

@@ -33,6 +33,8 @@ pub enum CallFault {
     Damaged(String),
 }
 
+/// What a server is that takes no writes because of its role.
+pub const READ_ONLY_REPLICA: &str = "Redis is a read-only replica";
 /// What the error of a fenced shard means.
 const MOVED_AWAY: &str = "its jobs are moved to another store";
 /// The beginning of the error for calls to a server that is not fit to hold jobs.
@@ -104,9 +106,7 @@ impl CallFault {
     /// The error of the operation when the call is not retried.
     pub fn into_error(self) -> Error {
         match self {
-            Self::Demoted(cause) => {
-                Error::Refused { reason: "Redis is a read-only replica".to_owned(), cause }
-            }
+            Self::Demoted(cause) => Error::Refused { reason: READ_ONLY_REPLICA.to_owned(), cause },
             Self::Transient(cause) | Self::Refused(cause) => match reason(&cause).map(str::to_owned) {
                 Some(reason) => Error::Refused { reason, cause },
                 None => Error::Unavailable(cause),
@@ -135,6 +135,8 @@ fn reason(text: &str) -> Option<&str> {
         "NOPERM" | "ERR" => "the user of this server lacks permissions at Redis",
         "NOAUTH" | "WRONGPASS" | "DENIED" => "Redis refuses the user or password of this server",
         _ if text == MOVED_AWAY => MOVED_AWAY,
+        // The cause of a connection that was closed for it.
+        _ if text.ends_with(READ_ONLY_REPLICA) => READ_ONLY_REPLICA,
         // Our own words.
         _ if text.starts_with(UNFIT) => text,
         _ => return None,
@@ -238,6 +240,15 @@ mod tests {
         assert_eq!(classified(ErrorKind::Cluster, "MOVED 3999 127.0.0.1:6381"), CallFault::Moved);
         let there = Server::new("127.0.0.1", 6_381);
         assert_eq!(classified(ErrorKind::Cluster, "ASK 3999 127.0.0.1:6381"), CallFault::Ask(there));
+    }
+
+    #[test]
+    fn a_call_whose_connection_was_closed_at_a_replica_was_refused_for_it() {
+        let text = format!("Redis at localhost:6379: the connection ended: {READ_ONLY_REPLICA}");
+        let fault = CallFault::classify(&FredError::new(ErrorKind::Routing, text));
+        assert!(matches!(fault, CallFault::Transient(_)) && fault.is_refusal(), "{fault:?}");
+        let closed = "Redis at localhost:6379: the connection ended: it was aborted";
+        assert!(!classified(ErrorKind::Routing, closed).is_refusal());
     }
 
     #[test]

@@ -66,10 +66,11 @@ impl ReconnectingConnection {
         }
     }
 
-    /// Replaces a connection that works, because its server is no longer a primary.
+    /// Replaces a connection that works, because its server is no longer a primary. Until there is another one, that is why
+    /// calls fail.
     pub fn reopen(&self) {
         if let Ok(connection) = self.connection() {
-            connection.abort();
+            connection.abort_at_replica();
         }
     }
 

@@ -26,6 +26,10 @@ const LIMIT: (usize, usize) = (64, 512 * 1_024);
 /// A call is begun only for callers who still wait at least this long for its reply.
 const MIN_WAIT: Duration = Duration::from_millis(250);
 
+/// How much longer than a call may take its followers wait for it to end: it began before they came, and its fault says
+/// more than that it was not in time.
+const GRACE: Duration = Duration::from_millis(250);
+
 /// A kind of call that several callers can share.
 #[async_trait]
 pub trait BatchCall: Send + Sync + 'static {
@@ -97,13 +101,13 @@ impl<C: BatchCall> CallBatcher<C> {
         }
     }
 
-    /// Waits until the request is served. While it is queued, only as long as a call is retried; once its call has
+    /// Waits until the request is served. While it is queued, hardly longer than a call may take; once its call has
     /// begun, until that ends: a change that was reported as failed must not happen later.
     async fn wait(&self, shard: Shard, (number, mut replied): QueuedCall<C>) -> Result<Vec<C::Outcome>> {
-        let EngineContext { options, clock, .. } = &self.0.context;
+        let context = &self.0.context;
         let reply = tokio::select! {
             reply = &mut replied => reply,
-            () = clock.sleep(options.retry_for) => {
+            () = context.clock.sleep(self.0.longest_call() + GRACE) => {
                 if self.0.lock(shard).withdraw(number) {
                     return Err(not_in_time());
                 }
@@ -115,6 +119,11 @@ impl<C: BatchCall> CallBatcher<C> {
 }
 
 impl<C: BatchCall> BatcherState<C> {
+    /// How long a call may take, with its retries.
+    fn longest_call(&self) -> Duration {
+        self.context.options.retry_for.max(self.context.options.command_timeout)
+    }
+
     fn lock(&self, shard: Shard) -> MutexGuard<'_, BatchQueue<C>> {
         self.shards[usize::from(shard)].lock().expect("no code panics while it holds a queue")
     }
@@ -167,7 +176,7 @@ struct CallInFlight<C: BatchCall> {
 impl<C: BatchCall> Drop for CallInFlight<C> {
     fn drop(&mut self) {
         let context = &self.batcher.context;
-        let longest_wait = context.options.retry_for.max(context.options.command_timeout);
+        let longest_wait = self.batcher.longest_call();
         let earliest_us = context.now_us() - micros(longest_wait - MIN_WAIT.min(longest_wait / 2));
         let (expired, requests) = {
             let mut queue = self.batcher.lock(self.shard);

@@ -96,9 +96,12 @@ impl ReadyProbe {
         }
     }
 
-    /// Notifies waiting callers after a pause, so that they request another probe.
+    /// Notifies waiting callers after a pause, or as soon as a server replies again, so that they request another probe.
     async fn repeat_partial(self: Arc<Self>) {
-        self.shards.context().sleep_unless_closing(RETRY_INTERVAL).await;
+        tokio::select! {
+            _ = self.shards.context().sleep_unless_closing(RETRY_INTERVAL) => {}
+            () = self.shards.recovered() => {}
+        }
         self.queue.take_partial().iter().for_each(|outlet| self.notifier.ready(outlet));
     }
 

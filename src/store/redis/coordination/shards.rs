@@ -11,6 +11,7 @@ use fred::{
     bytes_utils::Str,
     types::{Key, Value},
 };
+use tokio::sync::futures::Notified;
 
 use super::{
     replay_slots::{ReplaySlot, ReplaySlots},
@@ -208,6 +209,11 @@ impl Shards {
                 .router()
                 .server_for_slot(self.keys.shard(shard).slot)
                 .is_some_and(|server| self.unresponsive.contains(&server))
+    }
+
+    /// Completes when a server replies again that did not, so that its shards are no longer unresponsive.
+    pub fn recovered(&self) -> Notified<'_> {
+        self.unresponsive.recovered()
     }
 
     /// Awaits a call about a shard, and remembers whether its server replies.

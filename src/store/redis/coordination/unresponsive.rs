@@ -11,6 +11,7 @@ use std::{
 };
 
 use fred::types::config::Server;
+use tokio::sync::{Notify, futures::Notified};
 
 use crate::{
     clock::Clock,
@@ -23,6 +24,8 @@ pub struct UnresponsiveServers {
     servers: Mutex<HashSet<Server>>,
     /// Whether there are any, so that no call takes the lock while all servers reply.
     any: AtomicBool,
+    /// Notified when a server replies again.
+    recovered: Notify,
 }
 
 impl UnresponsiveServers {
@@ -32,6 +35,11 @@ impl UnresponsiveServers {
 
     pub fn contains(&self, server: &Server) -> bool {
         self.lock().contains(server)
+    }
+
+    /// Completes when one of these servers replies again.
+    pub fn recovered(&self) -> Notified<'_> {
+        self.recovered.notified()
     }
 
     /// Awaits a call to `server`, and remembers whether it is unresponsive.
@@ -64,15 +72,40 @@ impl UnresponsiveServers {
             return;
         }
         let mut servers = self.lock();
-        if unresponsive {
+        let recovered = if unresponsive {
             servers.insert(server.clone());
+            false
         } else {
-            servers.remove(server);
-        }
+            servers.remove(server)
+        };
         self.any.store(!servers.is_empty(), Ordering::Relaxed);
+        drop(servers);
+        if recovered {
+            self.recovered.notify_waiters();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<Server>> {
         self.servers.lock().expect("no code panics while it holds the servers")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_replies_again_is_announced_once() {
+        let (servers, server) = (UnresponsiveServers::default(), Server::new("a", 1));
+        let is_announced_by = |unresponsive| {
+            let mut recovered = pin!(servers.recovered());
+            recovered.as_mut().enable();
+            servers.mark(&server, unresponsive);
+            recovered.now_or_never().is_some()
+        };
+        let announced: Vec<bool> = [false, true, true, false, false].map(is_announced_by).to_vec();
+        assert_eq!(announced, [false, false, false, true, false]);
     }
 }

@@ -125,6 +125,8 @@ impl Reserver {
         loop {
             let mut changed = pin!(ready_shards.changed());
             changed.as_mut().enable();
+            let mut recovered = pin!(self.shards.recovered());
+            recovered.as_mut().enable();
             let now_us = context.now_us();
             let late = now_us >= prompt_us;
             if late && ready_shards.contains_any(pop.outlet, |shard| !self.shards.is_unresponsive(shard)) {
@@ -137,6 +139,7 @@ impl Reserver {
                 }
                 () = context.clock.sleep(between(now_us, prompt_us)), if !late && prompt_us < i64::MAX => {}
                 () = changed, if late => {}
+                () = recovered, if late => {}
             }
         }
     }

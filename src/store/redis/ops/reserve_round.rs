@@ -86,6 +86,8 @@ impl<'a> ReserveRound<'a> {
         while self.answered < self.asked.len() {
             let mut changed = std::pin::pin!(ready_shards.changed());
             changed.as_mut().enable();
+            let mut recovered = std::pin::pin!(self.reserver.shards.recovered());
+            recovered.as_mut().enable();
             let now_us = clock.now_micros();
             let late = now_us >= prompt_us;
             if late {
@@ -111,6 +113,7 @@ impl<'a> ReserveRound<'a> {
                 () = clock.sleep(between(now_us, self.end_us)), if self.end_us < i64::MAX => break,
                 () = clock.sleep(between(now_us, prompt_us)), if !late && prompt_us < i64::MAX => {}
                 () = changed, if late => {}
+                () = recovered, if late => {}
             }
         }
         self.finish()
