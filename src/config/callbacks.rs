@@ -5,10 +5,10 @@ use std::{path::PathBuf, time::Duration};
 use config::ValueKind;
 
 use super::{
-    reader::{self, HOUR, MILLISECOND, MINUTE, Reader, SECOND},
+    reader::{self, HOUR, Reader, SECOND},
     values::{self, ValueProblem},
 };
-use crate::job::{AddressPolicy, AddressRange, Delay, Host, Origin, RetrySchedule, Scheme};
+use crate::job::{AddressPolicy, AddressRange, Host, Origin, RetrySchedule, Scheme};
 
 /// Section `[callbacks]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,12 +19,8 @@ pub struct CallbackSettings {
     pub max_calls_per_host: usize,
     /// Longest timeout that a callback may have.
     pub max_timeout: Duration,
-    /// How long the name, the connection and TLS may take together.
-    pub connect_timeout: Duration,
     /// The retry schedule of jobs for which neither the job nor its topic has one.
     pub retry: RetrySchedule,
-    /// The longest that an endpoint may postpone the next attempt.
-    pub max_retry_after: Duration,
     /// Which addresses may be called, with `auto` resolved.
     pub networks: AddressPolicy,
     /// Whether `allow_networks` is `auto`.
@@ -59,9 +55,7 @@ impl CallbackSettings {
             max_calls_per_host: reader.count("callbacks.max_calls_per_host", 1, 100_000),
             // A reservation must outlast it, and lasts at most 24 hours.
             max_timeout: reader.duration("callbacks.max_timeout", SECOND, 23 * HOUR),
-            connect_timeout: reader.duration("callbacks.connect_timeout", 10 * MILLISECOND, MINUTE),
             retry: reader.get("callbacks.retry", retry),
-            max_retry_after: reader.duration("callbacks.max_retry_after", SECOND, Delay::MAX),
             networks,
             has_auto_networks,
             allow_hosts: reader.host_names("callbacks.allow_hosts"),

@@ -7,7 +7,7 @@ use tracing_subscriber::filter::Targets;
 
 use super::{
     fault::ConfigFault,
-    reader::{GIB, KIB, Reader},
+    reader::Reader,
     values::{self, ValueProblem},
 };
 
@@ -34,8 +34,6 @@ pub struct LogSettings {
     pub format: LogFormat,
     /// The filter in force, from `log.level` or `RUST_LOG`: directives that [`Targets`] parses.
     pub filter: String,
-    /// Most bytes of lines that wait to be written.
-    pub max_queued_bytes: usize,
 }
 
 impl LogSettings {
@@ -44,7 +42,6 @@ impl LogSettings {
         Self {
             format: reader.choice("log.format", &formats),
             filter: reader.get("log.level", |kind: &ValueKind| filter(&values::text(kind)?)),
-            max_queued_bytes: reader.size("log.max_queued_bytes", 16 * KIB, GIB),
         }
     }
 
@@ -137,8 +134,7 @@ mod tests {
     #[test]
     fn rust_log_takes_precedence_unless_blank_and_is_checked_like_the_key() {
         let applied = |value: &str| {
-            let mut log =
-                LogSettings { format: LogFormat::Auto, filter: "info".to_owned(), max_queued_bytes: 1 << 20 };
+            let mut log = LogSettings { format: LogFormat::Auto, filter: "info".to_owned() };
             let mut faults = Vec::new();
             log.apply_rust_log(&[(RUST_LOG.into(), value.into())], &mut faults);
             (log.filter, faults.iter().map(ToString::to_string).collect::<Vec<_>>())

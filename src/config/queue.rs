@@ -20,18 +20,14 @@ pub struct Limits {
     pub max_batch_pop: usize,
     /// Most bytes of bodies delivered by one pop, unless a single job has more.
     pub max_delivery: usize,
-    /// Most topics of one batch pop.
-    pub max_pop_topics: usize,
     /// Longest delay of an add, a patch, a release or a requeue, and longest step of a retry list.
     pub max_delay: Delay,
     /// Longest wait of a poll; a longer one is shortened to this.
     pub max_wait: Duration,
     /// Most polls waiting at once.
     pub max_waiting: usize,
-    /// Most callers that read lists, reasons, timelines or sorted topics at the same time.
+    /// Most callers that read lists, reasons, timelines or sorted topics at the same time. It is no setting.
     pub max_looks: usize,
-    /// Most jobs that one promotion moves.
-    pub promote_batch: usize,
     /// Which callbacks are accepted, and what they add to a job.
     pub callbacks: CallbackSettings,
 }
@@ -50,13 +46,11 @@ impl Limits {
             max_batch: reader.count("queue.max_batch", 1, 100_000),
             max_batch_pop: reader.count("queue.max_batch_pop", 1, 10_000),
             max_delivery: reader.size("queue.max_delivery", 1, GIB),
-            max_pop_topics: reader.count("queue.max_pop_topics", 1, 10_000),
             max_delay: Delay::new(reader.duration("queue.max_delay", SECOND, Delay::MAX))
                 .expect("the range of the key is that of delays"),
             max_wait: reader.duration("queue.max_wait", Duration::ZERO, HOUR),
             max_waiting: reader.count("queue.max_waiting", 0, 10_000_000),
-            max_looks: reader.count("queue.max_looks", 1, 1_000),
-            promote_batch: reader.count("queue.promote_batch", 1, 100_000),
+            max_looks: 4,
             callbacks,
         }
     }

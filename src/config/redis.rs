@@ -7,7 +7,7 @@ use config::ValueKind;
 
 use super::{
     queue::dead_retention,
-    reader::{self, MILLISECOND, MINUTE, Reader},
+    reader::{self, MILLISECOND, MINUTE, Reader, SECOND},
     redis_tls::RedisTlsSettings,
     redis_url::{Node, RedisUrl, scheme},
     secret::Secret,
@@ -84,7 +84,8 @@ pub struct RedisSettings {
     pub retry_for: Duration,
     /// Whether the loss of a Redis that was emptied or replaced is accepted at once, not only once an operator does.
     pub accept_empty: bool,
-    /// How long a server of a Cluster may owe a reply before the jobs of the other servers no longer wait for it.
+    /// How long a server of a Cluster may owe a reply before the jobs of the other servers no longer wait for it. Like the
+    /// following three it is no setting, and tests alone choose it.
     pub prompt_timeout: Duration,
     /// How long a connection may owe a reply before it counts as dead and is replaced.
     pub unresponsive_timeout: Duration,
@@ -141,7 +142,7 @@ impl RedisSettings {
             Mode::Standalone { .. } => (url.tls, "redis.url"),
             Mode::Sentinel { .. } | Mode::Cluster(_) => (nodes_ask_for_tls, "redis.nodes"),
         };
-        let settings = Self {
+        Self {
             credentials,
             mode,
             tls: RedisTlsSettings::read(reader, asks_for_tls, place, in_use),
@@ -152,18 +153,14 @@ impl RedisSettings {
             start_timeout: reader.duration("redis.start_timeout", Duration::ZERO, 60 * MINUTE),
             retry_for: reader.duration("redis.retry_for", Duration::ZERO, 5 * MINUTE),
             accept_empty: reader.flag("redis.accept_empty"),
-            prompt_timeout: reader.duration("redis.prompt_timeout", MILLISECOND, MINUTE),
-            unresponsive_timeout: reader.duration("redis.unresponsive_timeout", 10 * MILLISECOND, 5 * MINUTE),
-            reconnect_min: reader.duration("redis.reconnect_min_delay", MILLISECOND, MINUTE),
-            reconnect_max: reader.duration("redis.reconnect_max_delay", MILLISECOND, 5 * MINUTE),
+            prompt_timeout: 150 * MILLISECOND,
+            unresponsive_timeout: 4 * SECOND,
+            reconnect_min: 20 * MILLISECOND,
+            reconnect_max: SECOND,
             wait_replicas: reader.count("redis.wait_replicas", 0, 100),
             wait_timeout: reader.duration("redis.wait_timeout", MILLISECOND, MINUTE),
             dead_retention: dead_retention(reader),
-        };
-        if settings.reconnect_max < settings.reconnect_min {
-            reader.refuse("redis.reconnect_max_delay", "must not be less than redis.reconnect_min_delay");
         }
-        settings
     }
 
     /// Describes the servers, without secrets.

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use super::reader::{self, GIB, HOUR, KIB, MIB, MILLISECOND, MINUTE, Reader};
+use super::reader::{self, GIB, HOUR, KIB, MIB, MILLISECOND, Reader, SECOND};
 
 /// Section `[server]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,22 +24,18 @@ pub struct ServerSettings {
 pub struct ListenerOptions {
     /// Largest head of a request, in bytes.
     pub max_header_bytes: usize,
-    /// Most headers of a request.
-    pub max_headers: usize,
     /// Most open connections; further ones are answered 503 and closed.
     pub max_connections: usize,
     /// Most open connections per address; for IPv6, per network of 64 bits.
     pub max_connections_per_address: usize,
-    /// How long a new connection may stay silent.
-    pub first_byte_timeout: Duration,
-    /// How long the head of a request may take from its first byte.
+    /// How long a new connection may stay silent, and how long the head of a request may take from its first byte.
     pub header_timeout: Duration,
     /// How long a connection may stay idle between two requests.
     pub keep_alive_timeout: Duration,
     /// How long a client may take to read each 64 KiB of a response.
     pub write_timeout: Duration,
     /// How long a refused client may go on sending before its connection is closed. Closing it at once would lose the
-    /// response (RFC 9112, 9.6).
+    /// response (RFC 9112, 9.6). It is no setting, and tests alone choose it.
     pub linger: Duration,
 }
 
@@ -53,8 +49,6 @@ pub struct HttpOptions {
     pub allowed_hosts: Vec<String>,
     /// Largest body of a request, in bytes.
     pub max_request_bytes: usize,
-    /// Largest body of a request that carries no jobs: pops, operations on reserved jobs, settings, pauses.
-    pub max_small_request_bytes: usize,
     /// Most bytes that the bodies of all requests in progress may hold together.
     pub max_buffered_bytes: usize,
     /// The same for the requests of one token, or of one address where there are no tokens.
@@ -62,10 +56,8 @@ pub struct HttpOptions {
     /// Most bytes of responses over 4 KiB that clients have not read yet. A response that reports a change is sent even
     /// beyond this, and one larger than this is sent when there is no other.
     pub max_answer_bytes: usize,
-    /// How long the body of a request may take, in addition to the time that `min_body_rate` allows for its length.
+    /// How long the body of a request may take, in addition to the time that its length is given.
     pub body_timeout: Duration,
-    /// Bytes of a request's body that must arrive per second.
-    pub min_body_rate: usize,
 }
 
 impl Default for ListenerOptions {
@@ -97,14 +89,12 @@ impl ListenerOptions {
         Self {
             // hyper's read buffer cannot be smaller.
             max_header_bytes: reader.size("server.max_header_bytes", 8 * KIB, MIB),
-            max_headers: reader.count("server.max_headers", 8, 10_000),
             max_connections: reader.count("server.max_connections", 1, 1_000_000),
             max_connections_per_address: reader.count("server.max_connections_per_address", 1, 1_000_000),
-            first_byte_timeout: reader.duration("server.first_byte_timeout", 10 * MILLISECOND, HOUR),
             header_timeout: reader.duration("server.header_timeout", 10 * MILLISECOND, HOUR),
             keep_alive_timeout: reader.duration("server.keep_alive_timeout", 10 * MILLISECOND, HOUR),
             write_timeout: reader.duration("server.write_timeout", 10 * MILLISECOND, HOUR),
-            linger: reader.duration("server.linger_timeout", MILLISECOND, MINUTE),
+            linger: 2 * SECOND,
         }
     }
 }
@@ -116,7 +106,6 @@ impl HttpOptions {
             check_host: true,
             allowed_hosts: reader.host_names("server.allowed_hosts"),
             max_request_bytes: reader.size("server.max_request_bytes", KIB, GIB),
-            max_small_request_bytes: reader.size("server.max_small_request_bytes", KIB, GIB),
             max_buffered_bytes: reader.size("server.max_buffered_bytes", KIB, 1_024 * GIB),
             max_buffered_bytes_per_caller: reader.size(
                 "server.max_buffered_bytes_per_caller",
@@ -125,7 +114,6 @@ impl HttpOptions {
             ),
             max_answer_bytes: reader.size("server.max_answer_bytes", KIB, 1_024 * GIB),
             body_timeout: reader.duration("server.body_timeout", 10 * MILLISECOND, HOUR),
-            min_body_rate: reader.size("server.min_body_rate", 1, GIB),
         }
     }
 }

@@ -236,7 +236,6 @@ fn the_modes_of_redis_ask_for_what_they_need_and_refuse_the_rest() {
         ("url = 'rediss://h'\nclient_key = 'f'", "redis.client_certificate"),
         ("url = 'rediss://h'\nserver_name = 'a b'", "redis.server_name"),
         ("prefix = 'a{b}'", "redis.prefix"),
-        ("reconnect_max_delay = '1ms'", "redis.reconnect_max_delay"),
     ] {
         let found = redis(rest);
         assert!(found.iter().any(|fault| fault.starts_with(&format!("{key}: "))), "{rest}: {found:?}");

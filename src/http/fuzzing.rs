@@ -44,7 +44,7 @@ pub fn fuzz_bodies(data: &[u8]) {
         9 => check_result(requests::settings(&body, &limits), |_| ()),
         10 => check_result(requests::pop(&body, &limits), |pop| {
             assert!((1..=limits.max_batch_pop).contains(&pop.max));
-            assert!((1..=limits.max_pop_topics).contains(&pop.topics.len()));
+            assert!((1..=Limits::MAX_POP_TOPICS).contains(&pop.topics.len()));
         }),
         11 => check_result(requests::finish(&body, None), |_| ()),
         12 => check_result(requests::finish_jobs(&body, &limits), |items| {

@@ -28,6 +28,9 @@ use crate::metrics::CloseReason;
 /// real ones. hyper must still have one, or it does not read the next request after a response.
 const HYPER_HEADER_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3_600);
 
+/// Most headers of a request.
+const MAX_HEADERS: usize = 100;
+
 /// Most bytes of responses that the system may buffer without having sent them.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const MAX_UNSENT_BYTES: u32 = 128 * 1_024;
@@ -178,7 +181,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(HYPER_HEADER_TIMEOUT)
         .max_header_size(transport.options.max_header_bytes)
-        .max_headers(transport.options.max_headers)
+        .max_headers(MAX_HEADERS)
         .serve_connection(TokioIo::new(stream), handle);
     let ended = tokio::select! {
         // Shutdown first, so that a response caused by it announces the end of the connection.

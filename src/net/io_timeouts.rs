@@ -137,7 +137,7 @@ impl<S> TimedStream<S> {
         let options = &self.transport.options;
         let (limit, reason, message) = match (self.head.begun, self.head.phase_number) {
             (true, _) => (options.header_timeout, CloseReason::Head, "the head of a request takes too long"),
-            (false, 0) => (options.first_byte_timeout, CloseReason::FirstByte, "the client sends nothing"),
+            (false, 0) => (options.header_timeout, CloseReason::FirstByte, "the client sends nothing"),
             (false, _) => {
                 (options.keep_alive_timeout, CloseReason::Idle, "the client sends no further request")
             }

@@ -19,10 +19,8 @@ impl ListenerOptions {
     pub(super) fn publish(&self, metrics: &Metrics) {
         let limit = |name, value: u64| metrics.queue.set_limit(name, value);
         limit("max_header_bytes", self.max_header_bytes as u64);
-        limit("max_headers", self.max_headers as u64);
         limit("max_connections", self.max_connections as u64);
         limit("max_connections_per_address", self.max_connections_per_address as u64);
-        limit("first_byte_timeout_seconds", self.first_byte_timeout.as_secs());
         limit("header_timeout_seconds", self.header_timeout.as_secs());
         limit("keep_alive_timeout_seconds", self.keep_alive_timeout.as_secs());
         limit("write_timeout_seconds", self.write_timeout.as_secs());

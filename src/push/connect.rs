@@ -29,12 +29,14 @@ pub(super) enum Target {
     Name(Lookup),
 }
 
+/// How long the name, the connection and TLS may take together.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Opens connections.
 pub(super) struct Connector {
     names: Names,
     tls: ClientTls,
     networks: AddressPolicy,
-    connect_timeout: Duration,
     clock: Arc<dyn Clock>,
 }
 
@@ -51,7 +53,6 @@ impl Connector {
             names: Names::new(resolver, clock.clone()),
             tls: ClientTls::new(settings.ca_file.as_deref())?,
             networks: settings.networks.clone(),
-            connect_timeout: settings.connect_timeout,
             clock,
         })
     }
@@ -64,14 +65,14 @@ impl Connector {
         }
     }
 
-    /// Connects to the `target` of an origin before `deadline`, and within `callbacks.connect_timeout`.
+    /// Connects to the `target` of an origin before `deadline`, and within [`CONNECT_TIMEOUT`].
     pub async fn connect(
         &self,
         origin: &Origin,
         target: Target,
         deadline: &Deadline,
     ) -> Result<Connection, CallFailure> {
-        let deadline = deadline.within(self.connect_timeout);
+        let deadline = deadline.within(CONNECT_TIMEOUT);
         let addresses = deadline.run(self.addresses(target)).await;
         let addresses = addresses
             .unwrap_or_else(|| Err(CallFailure::Dns("the name was not looked up in time".to_owned())))?;

@@ -117,7 +117,7 @@ impl Shared {
         drop(in_flight);
         let Answered { answer: answered, took, unread } = answered;
         let step = outcome::step_after(job, rand::random());
-        let outcome = outcome::judge(&answered, step, self.settings.max_retry_after, self.clock.wall_now());
+        let outcome = outcome::judge(&answered, step, self.clock.wall_now());
         tracing::debug!(id = %job.id, topic = %job.topic, %origin, attempt = job.attempts, outcome = outcome.word(), "called");
         if let Some(word) = reason_word(&outcome) {
             permit.failed(origin, word);

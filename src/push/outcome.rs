@@ -62,6 +62,9 @@ const LINGER_HOLD: &str = "linger-hold";
 /// Sets the next attempt, or refuses it, in any other answer.
 const LINGER_RETRY: &str = "linger-retry";
 
+/// The longest that an endpoint may postpone the next attempt.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(24 * 3_600);
+
 /// Longest detail of a reason, in bytes.
 const MAX_DETAIL: usize = 512;
 
@@ -73,18 +76,13 @@ pub fn step_after(job: &Job, random: f64) -> Duration {
     (step + step.mul_f64(random.clamp(0.0, 1.0) / 10.0)).min(Delay::MAX)
 }
 
-/// Decides what to do with a job. `step` is the scheduled delay. The endpoint may replace it, up to `max_retry_after`;
+/// Decides what to do with a job. `step` is the scheduled delay. The endpoint may replace it, up to [`MAX_RETRY_AFTER`];
 /// `Retry-After` can only lengthen it.
 #[must_use]
-pub fn judge(
-    answered: &Result<Answer, CallFailure>,
-    step: Duration,
-    max_retry_after: Duration,
-    now: Timestamp,
-) -> Outcome {
+pub fn judge(answered: &Result<Answer, CallFailure>, step: Duration, now: Timestamp) -> Outcome {
     match answered {
         Ok(answer) if answer.status.is_success() => judge_success(answer, step),
-        Ok(answer) => judge_refusal(answer, step, max_retry_after, now),
+        Ok(answer) => judge_refusal(answer, step, now),
         Err(failure) => Outcome::Fail {
             reason: reason(failure.word(), &failure.detail()),
             retry_in: delay(step),
@@ -103,7 +101,7 @@ fn judge_success(answer: &Answer, step: Duration) -> Outcome {
     }
 }
 
-fn judge_refusal(answer: &Answer, step: Duration, max_retry_after: Duration, now: Timestamp) -> Outcome {
+fn judge_refusal(answer: &Answer, step: Duration, now: Timestamp) -> Outcome {
     let status = answer.status;
     let word = format!("http_{}", status.as_u16());
     let detail = match answer.headers.get(LOCATION).filter(|_| status.is_redirection()) {
@@ -114,11 +112,11 @@ fn judge_refusal(answer: &Answer, step: Duration, max_retry_after: Duration, now
         return Outcome::Bury { reason: reason(&word, &detail) };
     }
     let retry_after = retry_after(&answer.headers, now);
-    let retry_in = match own_header(&answer.headers, LINGER_RETRY, |text| parse_retry(text, max_retry_after))
+    let retry_in = match own_header(&answer.headers, LINGER_RETRY, |text| parse_retry(text, MAX_RETRY_AFTER))
     {
         Ok(Some(Retry::Never)) => return Outcome::Bury { reason: reason(&word, &detail) },
         Ok(Some(Retry::In(delay))) => delay,
-        Ok(None) => retry_after.map_or(step, |after| step.max(after.min(max_retry_after))),
+        Ok(None) => retry_after.map_or(step, |after| step.max(after.min(MAX_RETRY_AFTER))),
         Err(detail) => return fail("bad_answer", &detail, step, Some(answer)),
     };
     let mut outcome = fail(&word, &detail, retry_in, Some(answer));

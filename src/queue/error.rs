@@ -106,9 +106,7 @@ pub enum Error {
         limit: usize,
     },
     /// For several seconds, as many callers as allowed were reading large parts of the store.
-    #[error(
-        "{limit} callers read lists or timelines already; try again in a moment or raise queue.max_looks"
-    )]
+    #[error("{limit} callers read lists or timelines already; try again in a moment")]
     Busy {
         /// Most callers at once.
         limit: usize,

@@ -44,7 +44,7 @@
 //! # Lists
 //!
 //! A store lists the jobs of one state in the order of its moment (`store/list.rs`), in calls that examine a
-//! bounded number of jobs; a position belongs to the engine. At most `queue.max_looks` callers read lists, reasons,
+//! bounded number of jobs; a position belongs to the engine. At most four callers read lists, reasons,
 //! timelines or sorted topics at the same time (`read_permits.rs`).
 //!
 //! The calls on a topic's dead letters (`dead_letters.rs`) use the store's list and `change`: a page is a list, and

@@ -5,6 +5,7 @@ use std::{collections::HashSet, time::Duration};
 use super::{
     delivery::Delivery,
     error::{Error, Result},
+    limits::Limits,
     service::Queue,
     waiters::PopRequest,
 };
@@ -54,8 +55,8 @@ impl Queue {
         if pop.max > limit {
             return Err(Error::BatchTooLarge { limit, got: pop.max });
         }
-        if pop.topics.len() > self.limits.max_pop_topics {
-            return Err(Error::BatchTooLarge { limit: self.limits.max_pop_topics, got: pop.topics.len() });
+        if pop.topics.len() > Limits::MAX_POP_TOPICS {
+            return Err(Error::BatchTooLarge { limit: Limits::MAX_POP_TOPICS, got: pop.topics.len() });
         }
         if pop.topics.len() > 1 {
             let mut seen = HashSet::new();

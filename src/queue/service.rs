@@ -127,7 +127,7 @@ impl Queue {
         let queue = Arc::new(Self {
             waiters: Waiters::new(return_context, limits.max_waiting),
             health: StoreHealth::new(store.clone(), clock.clone(), metrics.clone(), operation_failed),
-            timer: Timer::new(store.clone(), clock.clone(), metrics.clone(), limits.promote_batch),
+            timer: Timer::new(store.clone(), clock.clone(), metrics.clone()),
             scrape: StoreScrape::new(store.clone(), clock.clone(), metrics.clone()),
             views: Views::new(store.clone(), clock.clone(), read_permits.clone(), sorted_topics.clone()),
             sorted_topics,

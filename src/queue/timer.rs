@@ -25,6 +25,8 @@ use crate::{
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 /// A store that answers later than this counts `next_in` from a moment that may be long ago.
 const PROMPT: Duration = Duration::from_millis(10);
+/// Most jobs that one promotion moves.
+const BATCH: usize = 1_000;
 /// First and longest pause after the store failed.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
@@ -34,8 +36,6 @@ pub(super) struct Timer {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     metrics: QueueMetrics,
-    /// Most jobs that one promotion moves.
-    batch: usize,
     waker: TimerWaker,
 }
 
@@ -61,8 +61,8 @@ impl TimerWaker {
 }
 
 impl Timer {
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, metrics: QueueMetrics, batch: usize) -> Self {
-        Self { store, clock, metrics, batch, waker: TimerWaker::new() }
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, metrics: QueueMetrics) -> Self {
+        Self { store, clock, metrics, waker: TimerWaker::new() }
     }
 
     /// Something may become due in `after`.
@@ -116,7 +116,7 @@ impl Timer {
 
     /// Promotes one batch of due jobs.
     pub async fn promote(&self) -> store::Result<Promoted> {
-        let promoted = self.store.promote(self.batch).await?;
+        let promoted = self.store.promote(BATCH).await?;
         self.count(&promoted.moves);
         Ok(promoted)
     }

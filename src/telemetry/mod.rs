@@ -21,6 +21,9 @@ use log_queue::LogQueue;
 /// How long the process waits at exit for its last lines to be written.
 const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
+/// Most bytes of lines that wait to be written.
+const MAX_QUEUED_BYTES: usize = 1_024 * 1_024;
+
 /// The log of the process. Dropping it flushes.
 #[derive(Debug)]
 pub struct Logging(LogQueue);
@@ -45,7 +48,7 @@ impl Drop for Logging {
 pub fn init(log: &LogSettings, metrics: LogMetrics) -> io::Result<Logging> {
     let filter = log.filter.parse().expect("the configuration has checked the filter");
     let on_terminal = io::stderr().is_terminal();
-    let queue = LogQueue::to_stderr(log.max_queued_bytes, metrics)?;
+    let queue = LogQueue::to_stderr(MAX_QUEUED_BYTES, metrics)?;
     let layer = fmt::layer().with_writer(queue.clone());
     let json = match log.format {
         LogFormat::Auto => !on_terminal,

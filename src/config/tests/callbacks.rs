@@ -9,8 +9,6 @@ fn callbacks_have_the_defaults_of_the_contract() {
     assert_eq!(callbacks, CallbackSettings::default());
     assert_eq!((callbacks.max_calls, callbacks.max_calls_per_host), (512, 64));
     assert_eq!(callbacks.max_timeout, Duration::from_secs(600));
-    assert_eq!(callbacks.connect_timeout, Duration::from_secs(5));
-    assert_eq!(callbacks.max_retry_after, Duration::from_secs(86_400));
     let steps = [15, 180, 600, 1_800, 1_800, 3_600, 7_200, 21_600, 54_000].map(Duration::from_secs);
     assert_eq!(callbacks.retry.steps(), steps);
     assert!(callbacks.allow_http && callbacks.in_jobs);

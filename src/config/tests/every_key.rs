@@ -11,17 +11,12 @@ const MOST: &str = r#"
 [server]
 listen = "192.0.2.1:1001"
 allowed_hosts = ["host-1.example"]
-first_byte_timeout = "101s"
 header_timeout = "102s"
 keep_alive_timeout = "103s"
 body_timeout = "104s"
-min_body_rate = 1002
 write_timeout = "105s"
-linger_timeout = "3s"
 max_header_bytes = 10003
-max_headers = 1004
 max_request_bytes = 1000005
-max_small_request_bytes = 10006
 max_buffered_bytes = 5000007
 max_buffered_bytes_per_caller = 3000008
 max_answer_bytes = 4000009
@@ -61,10 +56,6 @@ command_timeout = "7s"
 start_timeout = "108s"
 retry_for = "109s"
 accept_empty = true
-prompt_timeout = "8s"
-unresponsive_timeout = "110s"
-reconnect_min_delay = "9s"
-reconnect_max_delay = "111s"
 wait_replicas = 16
 wait_timeout = "10s"
 [queue]
@@ -72,20 +63,15 @@ max_body = 1017
 max_batch = 1018
 max_batch_pop = 1019
 max_delivery = 1020
-max_pop_topics = 1021
 max_delay = "112s"
 max_wait = "113s"
 max_waiting = 1022
-max_looks = 23
 dead_retention = "114s"
-promote_batch = 1024
 [callbacks]
 max_calls = 1025
 max_calls_per_host = 1026
 max_timeout = "115s"
-connect_timeout = "11s"
 retry = ["116s", "117s"]
-max_retry_after = "118s"
 allow_networks = ["10.0.1.0/24"]
 deny_networks = ["10.0.2.0/24"]
 allow_hosts = ["host-2.example"]
@@ -101,7 +87,6 @@ hide_bodies = true
 [log]
 format = "text"
 level = "debug"
-max_queued_bytes = 100027
 "#;
 
 /// The others, which need no Sentinel and no tokens. `@` is the folder of the files with the passwords.
@@ -155,9 +140,7 @@ fn every_key_is_found_where_it_belongs() {
         max_calls: 1_025,
         max_calls_per_host: 1_026,
         max_timeout: secs(115),
-        connect_timeout: secs(11),
         retry: RetrySchedule::new(vec![secs(116), secs(117)]).expect("a schedule"),
-        max_retry_after: secs(118),
         networks: AddressPolicy::new(
             &["10.0.1.0/24".parse().expect("a network")],
             &["10.0.2.0/24".parse().expect("a network")],
@@ -173,25 +156,21 @@ fn every_key_is_found_where_it_belongs() {
             listen: "192.0.2.1:1001".parse().expect("an address"),
             listener: ListenerOptions {
                 max_header_bytes: 10_003,
-                max_headers: 1_004,
                 max_connections: 1_010,
                 max_connections_per_address: 1_011,
-                first_byte_timeout: secs(101),
                 header_timeout: secs(102),
                 keep_alive_timeout: secs(103),
                 write_timeout: secs(105),
-                linger: secs(3),
+                ..ListenerOptions::default()
             },
             http: HttpOptions {
                 check_host: true,
                 allowed_hosts: vec!["host-1.example".to_owned()],
                 max_request_bytes: 1_000_005,
-                max_small_request_bytes: 10_006,
                 max_buffered_bytes: 5_000_007,
                 max_buffered_bytes_per_caller: 3_000_008,
                 max_answer_bytes: 4_000_009,
                 body_timeout: secs(104),
-                min_body_rate: 1_002,
             },
             drain_delay: secs(106),
             shutdown_grace: secs(107),
@@ -231,33 +210,28 @@ fn every_key_is_found_where_it_belongs() {
             start_timeout: secs(108),
             retry_for: secs(109),
             accept_empty: true,
-            prompt_timeout: secs(8),
-            unresponsive_timeout: secs(110),
-            reconnect_min: secs(9),
-            reconnect_max: secs(111),
             wait_replicas: 16,
             wait_timeout: secs(10),
             dead_retention: Some(secs(114)),
+            ..RedisSettings::default()
         },
         queue: Limits {
             max_body: 1_017,
             max_batch: 1_018,
             max_batch_pop: 1_019,
             max_delivery: 1_020,
-            max_pop_topics: 1_021,
             max_delay: Delay::new(secs(112)).expect("a delay"),
             max_wait: secs(113),
             max_waiting: 1_022,
-            max_looks: 23,
-            promote_batch: 1_024,
             callbacks: callbacks.clone(),
+            ..Limits::default()
         },
         callbacks,
         traces: TraceSettings {
             endpoint: CallbackUrl::parse("http://collector-1.example:1028/v1/traces").ok(),
         },
         ui: UiSettings { enabled: false, title: "title-1".to_owned(), hide_bodies: true },
-        log: LogSettings { format: LogFormat::Text, filter: "debug".to_owned(), max_queued_bytes: 100_027 },
+        log: LogSettings { format: LogFormat::Text, filter: "debug".to_owned() },
     };
     assert_eq!(load_with(MOST, &[], &[]).expect("is valid").config, expected);
 }

@@ -14,7 +14,12 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 
 use crate::{
-    http::{app::App, errors::Problem, route::RouteSpec},
+    http::{
+        app::App,
+        errors::Problem,
+        options::{MAX_SMALL_REQUEST_BYTES, MIN_BODY_RATE},
+        route::RouteSpec,
+    },
     metrics::CloseReason,
     net::{
         WINDOW_BYTES,
@@ -151,8 +156,8 @@ fn says_nothing(body: &[u8]) -> bool {
 
 /// Largest body of a request to `route`.
 fn max_len(app: &App, route: &RouteSpec) -> usize {
-    let (large, small) = (app.options.max_request_bytes, app.options.max_small_request_bytes);
-    if route.large_body { large } else { small.min(large) }
+    let large = app.options.max_request_bytes;
+    if route.large_body { large } else { MAX_SMALL_REQUEST_BYTES.min(large) }
 }
 
 /// Reads `body` to its end. Its bytes count against the budgets of `caller` and of all requests.
@@ -213,7 +218,7 @@ async fn for_each_part(
 
 /// How long the next part of a body may take, if `len` bytes have arrived since `began_us`.
 fn time_left(app: &App, began_us: i64, len: usize) -> Duration {
-    let earned = Duration::from_secs_f64(len as f64 / app.options.min_body_rate.max(1) as f64);
+    let earned = Duration::from_secs_f64(len as f64 / MIN_BODY_RATE as f64);
     let elapsed_us = app.clock.now_micros().saturating_sub(began_us).unsigned_abs();
     (app.options.body_timeout + earned).saturating_sub(Duration::from_micros(elapsed_us))
 }

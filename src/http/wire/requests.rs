@@ -286,7 +286,7 @@ pub fn pop(bytes: &Bytes, limits: &Limits) -> Result<Pop, Problem> {
         if !fields.has("topics") {
             fields.add_fault("topics", "is required");
         }
-        let topics = fields.optional_list("topics", limits.max_pop_topics, values::topic);
+        let topics = fields.optional_list("topics", Limits::MAX_POP_TOPICS, values::topic);
         if topics.as_ref().is_some_and(Vec::is_empty) {
             fields.add_fault("topics", "must name at least one topic");
         }

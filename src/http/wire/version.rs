@@ -3,11 +3,14 @@
 use axum::response::Response;
 
 use crate::{
-    http::{json, options::HttpOptions},
+    http::{
+        json,
+        options::{HttpOptions, MAX_SMALL_REQUEST_BYTES, MIN_BODY_RATE},
+    },
     queue::{EngineInfo, Limits},
 };
 
-/// The versions that run here, the durability of acknowledged changes, and the limits by the names of their settings.
+/// The versions that run here, the durability of acknowledged changes, and the limits, those that are settings by their names.
 pub fn response(engine: &EngineInfo, queue: &Limits, server: &HttpOptions) -> Response {
     json::object_response(|object| {
         object.text("name", env!("CARGO_PKG_NAME"));
@@ -21,7 +24,7 @@ pub fn response(engine: &EngineInfo, queue: &Limits, server: &HttpOptions) -> Re
                 limits.number("max_batch", queue.max_batch);
                 limits.number("max_batch_pop", queue.max_batch_pop);
                 limits.number("max_delivery", queue.max_delivery);
-                limits.number("max_pop_topics", queue.max_pop_topics);
+                limits.number("max_pop_topics", Limits::MAX_POP_TOPICS);
                 limits.seconds("max_delay", queue.max_delay.as_duration());
                 limits.seconds("max_wait", queue.max_wait);
                 limits.number("max_waiting", queue.max_waiting);
@@ -29,12 +32,12 @@ pub fn response(engine: &EngineInfo, queue: &Limits, server: &HttpOptions) -> Re
             });
             limits.object("server", |limits| {
                 limits.number("max_request_bytes", server.max_request_bytes);
-                limits.number("max_small_request_bytes", server.max_small_request_bytes);
+                limits.number("max_small_request_bytes", MAX_SMALL_REQUEST_BYTES);
                 limits.number("max_buffered_bytes", server.max_buffered_bytes);
                 limits.number("max_buffered_bytes_per_caller", server.max_buffered_bytes_per_caller);
                 limits.number("max_answer_bytes", server.max_answer_bytes);
                 limits.seconds("body_timeout", server.body_timeout);
-                limits.number("min_body_rate", server.min_body_rate);
+                limits.number("min_body_rate", MIN_BODY_RATE);
             });
         });
     })

@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use super::*;
 
 const STEP: Duration = Duration::from_secs(100);
-const MAX: Duration = Duration::from_secs(86_400);
 
 /// Sun, 06 Nov 1994 08:49:37 GMT.
 fn now() -> Timestamp {
@@ -28,7 +27,7 @@ fn answer_with_two(name: &'static str, status: u16) -> Result<Answer, CallFailur
 }
 
 fn judged(status: u16, headers: &[(&'static str, &'static str)]) -> Outcome {
-    judge(&answer(status, headers, b""), STEP, MAX, now())
+    judge(&answer(status, headers, b""), STEP, now())
 }
 
 /// The reason and the seconds until the next attempt of a failure, and whether it means overload.
@@ -107,7 +106,7 @@ fn an_endpoint_may_hold_a_job() {
         let (reason, ..) = failed(judged(200, &[("linger-hold", text)]));
         assert_eq!(reason, "bad_answer: cannot read the header linger-hold", "{text}");
     }
-    let twice = judge(&answer_with_two("linger-hold", 200), STEP, MAX, now());
+    let twice = judge(&answer_with_two("linger-hold", 200), STEP, now());
     assert_eq!(failed(twice).0, "bad_answer: more than one header linger-hold");
     assert_eq!(failed(judged(500, &[("linger-hold", "soon")])).0, "http_500");
 }
@@ -127,7 +126,7 @@ fn an_endpoint_may_set_the_next_attempt() {
         );
         assert!(overloaded);
     }
-    let twice = judge(&answer_with_two("linger-retry", 503), STEP, MAX, now());
+    let twice = judge(&answer_with_two("linger-retry", 503), STEP, now());
     let expected = ("bad_answer: more than one header linger-retry".to_owned(), 100, true);
     assert_eq!(failed(twice), expected);
 }
@@ -183,7 +182,7 @@ fn without_an_answer_the_reason_begins_with_the_word_of_the_failure() {
         (CallFailure::Reset, "reset: the connection ended before the answer"),
         (CallFailure::BadAnswer(text()), "bad_answer: x y"),
     ] {
-        let outcome = judge(&Err(failure), STEP, MAX, now());
+        let outcome = judge(&Err(failure), STEP, now());
         let Outcome::Fail { reason, retry_in, answered: false, overloaded: true, rest: None } = outcome
         else {
             panic!("{outcome:?}")
@@ -194,20 +193,20 @@ fn without_an_answer_the_reason_begins_with_the_word_of_the_failure() {
 
 #[test]
 fn the_reason_has_the_beginning_of_the_answer() {
-    let reason = |body: &[u8]| failed(judge(&answer(500, &[], body), STEP, MAX, now())).0;
+    let reason = |body: &[u8]| failed(judge(&answer(500, &[], body), STEP, now())).0;
     assert_eq!(reason(b"out of stock"), "http_500: out of stock");
     assert_eq!(reason(b"\r\n <p>\x1b[31mno\x00 </p>\n"), "http_500: <p> [31mno  </p>");
     assert_eq!(reason(&[b'x'; 512]), format!("http_500: {}", "x".repeat(512)));
     assert_eq!(reason(b"Ung\xfcltige Bestellung"), "http_500: Ung\u{fffd}ltige Bestellung");
     assert_eq!(reason(&"\u{20ac}".repeat(171).as_bytes()[..512]).matches('\u{20ac}').count(), 170);
-    let moved = judge(&answer(307, &[("location", "https://b.example/x")], b"Moved"), STEP, MAX, now());
+    let moved = judge(&answer(307, &[("location", "https://b.example/x")], b"Moved"), STEP, now());
     assert_eq!(failed(moved).0, "http_307: not followed to https://b.example/x");
 }
 
 #[test]
 fn a_body_that_is_no_text_is_described() {
     let reason = |headers: &[(&'static str, &'static str)], body: &[u8]| {
-        failed(judge(&answer(500, headers, body), STEP, MAX, now())).0
+        failed(judge(&answer(500, headers, body), STEP, now())).0
     };
     let gzip = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x4b\x2a\x2d\x4a\x04\x00";
     let gzip_headers = [("content-encoding", "gzip"), ("content-length", "65")];
@@ -232,12 +231,12 @@ proptest! {
         let Ok(value) = hyper::header::HeaderValue::from_bytes(&value) else { return Ok(()) };
         let mut answer = answer(status, &[], &body).expect("an answer");
         answer.headers.insert(name, value);
-        let (reason, wait) = match judge(&Ok(answer), STEP, MAX, now()) {
+        let (reason, wait) = match judge(&Ok(answer), STEP, now()) {
             Outcome::Fail { reason, retry_in, .. } => (reason, retry_in.as_duration()),
             Outcome::Bury { reason } => (reason, STEP),
             other => return Err(TestCaseError::fail(format!("{other:?}"))),
         };
         prop_assert!(reason.as_str().len() <= Reason::MAX_LEN && !reason.as_str().contains(char::is_control));
-        prop_assert!(wait <= MAX);
+        prop_assert!(wait <= MAX_RETRY_AFTER);
     }
 }

@@ -15,7 +15,6 @@ use crate::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_silent_endpoint_costs_the_timeout_and_no_more() {
@@ -170,7 +169,7 @@ async fn redirects_are_not_followed() {
         let head = format!("HTTP/1.1 {status} Moved\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
         let (called, peer) = fixture.call_answered(head.as_bytes()).await;
         assert_eq!(called.as_ref().expect("an answer").status, status);
-        let Outcome::Fail { reason, .. } = judge(&called, SECOND, MINUTE, Timestamp::from_millis(0)) else {
+        let Outcome::Fail { reason, .. } = judge(&called, SECOND, Timestamp::from_millis(0)) else {
             panic!("a redirect fails");
         };
         assert_eq!(reason.as_str(), format!("http_{status}: not followed to {location}"));

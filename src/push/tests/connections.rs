@@ -11,7 +11,10 @@ use super::{
     fixture::{Fixture, LONG_AGE, NO_CONTENT, addresses, let_others_run, networks},
     receiver::{Receiver, soon},
 };
-use crate::{config::CallbackSettings, push::CallFailure};
+use crate::{
+    config::CallbackSettings,
+    push::{CallFailure, connect::CONNECT_TIMEOUT},
+};
 
 #[tokio::test]
 async fn a_connection_is_used_again_after_its_answer_was_read() {
@@ -251,7 +254,6 @@ async fn settings_forbid_calls_before_anything_is_looked_up() {
 #[tokio::test]
 async fn an_address_that_never_answers_leaves_time_for_the_next() {
     let settings = CallbackSettings { networks: networks(&["127.0.0.0/8"]), ..CallbackSettings::default() };
-    let connect_timeout = settings.connect_timeout;
     let fixture = Fixture::with(settings).await;
     let silent = SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), fixture.receiver.port()));
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
@@ -262,7 +264,7 @@ async fn an_address_that_never_answers_leaves_time_for_the_next() {
     fixture.resolver.push(Ok(addresses(&["127.0.0.2", "127.0.0.1"])));
     let answering = async {
         let_others_run().await;
-        fixture.clock.advance(connect_timeout / 2);
+        fixture.clock.advance(CONNECT_TIMEOUT / 2);
         fixture.receiver.answer(NO_CONTENT).await
     };
     let call = fixture.caller.call(fixture.request_to("http://two.example"));

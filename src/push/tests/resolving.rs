@@ -17,6 +17,7 @@ use crate::{
     job::{Timestamp, Topic},
     push::{
         CallFailure,
+        connect::CONNECT_TIMEOUT,
         resolve::{Found, Names},
     },
 };
@@ -106,7 +107,7 @@ async fn a_resolver_that_is_too_slow_fails_the_call() {
     fixture.resolver.close_gate();
     let waiting = async {
         let_others_run().await;
-        fixture.clock.advance(CallbackSettings::default().connect_timeout);
+        fixture.clock.advance(CONNECT_TIMEOUT);
     };
     let call = fixture.caller.call(fixture.request_to("http://slow.example"));
     let (called, ()) = soon(async { tokio::join!(call, waiting) }).await;
@@ -215,7 +216,7 @@ async fn waiting_for_a_permit_is_no_part_of_a_call() {
     let prepare = fixture.caller.prepare(Some(&topic), &request.origin);
     let passing = async {
         let_others_run().await;
-        fixture.clock.advance(10 * CallbackSettings::default().connect_timeout);
+        fixture.clock.advance(10 * CONNECT_TIMEOUT);
         fixture.caller.prepare(None, &request.origin).await
     };
     let (prepared, _) = soon(async { tokio::join!(prepare, passing) }).await;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     config::CallbackSettings,
-    push::{CallFailure, Caller, SystemResolver},
+    push::{CallFailure, Caller, SystemResolver, connect::CONNECT_TIMEOUT},
 };
 
 /// An authority of our own.
@@ -136,7 +136,7 @@ async fn a_handshake_that_does_not_end_costs_the_connect_timeout() {
     let waiting = async {
         let peer = fixture.receiver.accept().await;
         let_others_run().await;
-        fixture.clock.advance(CallbackSettings::default().connect_timeout);
+        fixture.clock.advance(CONNECT_TIMEOUT);
         peer
     };
     let (called, peer) = soon(async { tokio::join!(call, waiting) }).await;

@@ -121,7 +121,7 @@ async fn an_empty_batch_returns_no_results(engine: Engine) {
 }
 
 async fn a_batch_over_the_limit_is_refused_as_a_whole(engine: Engine) {
-    let limits = Limits { max_batch: 2, max_batch_pop: 3, max_pop_topics: 2, ..Limits::default() };
+    let limits = Limits { max_batch: 2, max_batch_pop: 3, ..Limits::default() };
     let api = Api::with(engine, Setup { limits, ..Setup::default() }).await;
     let job = r#"{"topic":"t"}"#;
     let problem = api.send("POST", "/batch/jobs", &format!("{{\"jobs\":[{job},{job},{job}]}}")).await;
@@ -131,8 +131,9 @@ async fn a_batch_over_the_limit_is_refused_as_a_whole(engine: Engine) {
     api.send("POST", "/batch/delete", r#"{"ids":["a","b","c"]}"#)
         .await
         .expect_problem(413, "batch_too_large");
-    let pop = r#"{"topics":["a","b","c"],"max":4}"#;
-    let problem = api.send("POST", "/batch/pop", pop).await.expect_problem(422, "invalid_request");
+    let topics: Vec<String> = (0..101).map(|n| n.to_string()).collect();
+    let pop = json!({"topics": topics, "max": 4}).to_string();
+    let problem = api.send("POST", "/batch/pop", &pop).await.expect_problem(422, "invalid_request");
     assert_eq!(error_locations(&problem), ["/topics", "/max"]);
     assert_eq!(api.get("/topics").await.expect(200).body, "{\"topics\":[]}\n");
 }

@@ -20,12 +20,7 @@ const SOON: Duration = Duration::from_millis(100);
 
 /// Options with short timeouts for requests.
 fn short_timeouts() -> ListenerOptions {
-    ListenerOptions {
-        first_byte_timeout: SOON,
-        header_timeout: SOON,
-        keep_alive_timeout: SOON,
-        ..ListenerOptions::default()
-    }
+    ListenerOptions { header_timeout: SOON, keep_alive_timeout: SOON, ..ListenerOptions::default() }
 }
 
 async fn job(server: &Server, name: &str) -> Job {
@@ -142,14 +137,10 @@ async fn trap_a_connection_that_never_ends_its_headers_is_cut() {
 #[tokio::test]
 async fn each_wait_for_a_client_has_its_own_timeout() {
     let long = Duration::from_secs(3_600);
-    let without_timeouts = ListenerOptions {
-        first_byte_timeout: long,
-        header_timeout: long,
-        keep_alive_timeout: long,
-        ..ListenerOptions::default()
-    };
+    let without_timeouts =
+        ListenerOptions { header_timeout: long, keep_alive_timeout: long, ..ListenerOptions::default() };
     for (after_request, sent, reason, options) in [
-        (false, "", "first_byte", ListenerOptions { first_byte_timeout: SOON, ..without_timeouts.clone() }),
+        (false, "", "first_byte", ListenerOptions { header_timeout: SOON, ..without_timeouts.clone() }),
         (false, "GET", "head", ListenerOptions { header_timeout: SOON, ..without_timeouts.clone() }),
         (true, "", "idle", ListenerOptions { keep_alive_timeout: SOON, ..without_timeouts.clone() }),
         (true, "GET", "head", ListenerOptions { header_timeout: SOON, ..without_timeouts.clone() }),

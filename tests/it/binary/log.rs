@@ -33,19 +33,24 @@ fn unread_bytes(log: &ChildStderr) -> u64 {
 /// Calls the server from many threads until `log` is full, which means that its size no longer grows.
 fn fill_log(server: &Server, log: &ChildStderr, calls: usize, method: &str, path: &str, body: &str) {
     let (time_limit, address) = (TimeLimit::new(), server.address);
-    // A long request id makes a long line.
-    let headers = format!("X-Request-Id: {}\r\n", "x".repeat(128));
     let mut before = 0;
     while before < PIPE_BYTES as u64 / 2 || unread_bytes(log) > before {
         before = unread_bytes(log);
         time_limit.check(|| format!("{before} bytes in the log"));
         time_limit.pause_thread();
-        std::thread::scope(|scope| {
-            for _ in 0..calls {
-                scope.spawn(|| call_with(address, method, path, &headers, body));
-            }
-        });
+        call_at_once(address, calls, method, path, body);
     }
+}
+
+/// Calls the server from many threads.
+fn call_at_once(address: SocketAddr, calls: usize, method: &str, path: &str, body: &str) {
+    // A long request id makes a long line.
+    let headers = format!("X-Request-Id: {}\r\n", "x".repeat(128));
+    std::thread::scope(|scope| {
+        for _ in 0..calls {
+            scope.spawn(|| call_with(address, method, path, &headers, body));
+        }
+    });
 }
 
 /// Asserts that the server answers within a generous time.
@@ -94,14 +99,13 @@ fn fault_an_unread_log_stops_nothing_with_default_settings() {
 fn dropped_lines_are_counted_and_reported_once_the_log_is_read() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut command = linger(&["--listen", "127.0.0.1:0"], directory.path());
-    command.env("RUST_LOG", "debug").env("LINGER__LOG__MAX_QUEUED_BYTES", "16KiB");
+    command.env("RUST_LOG", "debug");
     let (server, mut log) = serve_with_unread_log(command);
     fill_log(&server, &log, 20, "GET", "/livez", "");
     let time_limit = TimeLimit::new();
     while server.metric("linger_log_lines_dropped_total").is_none_or(|dropped| dropped < 10.0) {
         time_limit.check(|| "no line was dropped".to_owned());
-        time_limit.pause_thread();
-        assert_alive(server.address);
+        call_at_once(server.address, 100, "GET", "/livez", "");
     }
     let mut read = String::new();
     while !read.contains("log lines were dropped") {

@@ -34,7 +34,7 @@ const IDLE: Duration = Duration::from_secs(2);
 /// Clients and server share the machine, so a first byte may be delayed for longer than the default timeout.
 const SETTINGS: [(&str, &str); 3] = [
     ("LINGER__QUEUE__MAX_WAIT", "1h"),
-    ("LINGER__SERVER__FIRST_BYTE_TIMEOUT", "10m"),
+    ("LINGER__SERVER__HEADER_TIMEOUT", "10m"),
     ("LINGER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", "100000"),
 ];
 

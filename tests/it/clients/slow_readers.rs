@@ -71,7 +71,6 @@ async fn a_client_that_reads_too_little_is_disconnected() {
 async fn a_client_that_reads_fast_enough_receives_everything() {
     let write_timeout = Duration::from_secs(3);
     let options = ListenerOptions {
-        first_byte_timeout: SOON,
         header_timeout: SOON,
         keep_alive_timeout: SOON,
         write_timeout,

@@ -13,8 +13,7 @@ use crate::harness::{
 
 #[tokio::test]
 async fn the_error_for_each_limit_has_the_limit_and_the_value() {
-    let limits =
-        Limits { max_body: 10, max_batch: 2, max_batch_pop: 3, max_pop_topics: 1, ..Limits::default() };
+    let limits = Limits { max_body: 10, max_batch: 2, max_batch_pop: 3, ..Limits::default() };
     let fixture = Fixture::with(limits);
     let large = NewJob { body: body("\"0123456789\""), ..new_job("a", NOW) };
     assert_eq!(fixture.queue.add(ALL, large).await, Err(Error::BodyTooLarge { limit: 10, got: 12 }));
@@ -27,8 +26,8 @@ async fn the_error_for_each_limit_has_the_limit_and_the_value() {
     );
     let many = Pop { max: 4, ..pop(NOW) };
     assert_eq!(fixture.queue.pop(many).await.err(), Some(Error::BatchTooLarge { limit: 3, got: 4 }));
-    let topics = Pop { topics: vec![topic("a"), topic("b")], ..pop(NOW) };
-    assert_eq!(fixture.queue.pop(topics).await.err(), Some(Error::BatchTooLarge { limit: 1, got: 2 }));
+    let topics = Pop { topics: (0..101).map(|n| topic(&n.to_string())).collect(), ..pop(NOW) };
+    assert_eq!(fixture.queue.pop(topics).await.err(), Some(Error::BatchTooLarge { limit: 100, got: 101 }));
     let patch = linger::queue::Patch { body: Some(body("\"0123456789\"")), ..Default::default() };
     let refused = fixture.queue.patch(ALL, &id("a"), patch, None).await;
     assert_eq!(refused, Err(Error::BodyTooLarge { limit: 10, got: 12 }));
