@@ -11,8 +11,7 @@
 //! transfer                  exports and imports: over store alone
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O
-//! auth · clock · shutdown · signals · small_file · new_file · open_files · metrics · telemetry · failure_log · config · traces
-//! printable · tls
+//! auth · clock · config · files · messages · metrics · process · telemetry · tls · traces
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -23,23 +22,18 @@ pub mod benching;
 pub mod cli;
 pub mod clock;
 pub mod config;
-mod failure_log;
-mod file_kind;
+mod files;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 pub mod http;
 pub mod job;
+mod messages;
 pub mod metrics;
 pub mod net;
-mod new_file;
-mod open_files;
-mod printable;
+mod process;
 pub mod push;
 pub mod queue;
 pub mod server;
-pub mod shutdown;
-mod signals;
-mod small_file;
 pub mod store;
 pub mod telemetry;
 mod tls;

@@ -7,8 +7,8 @@ use toml::{Table, Value};
 
 use super::{Caller, Scope, TokenHash, Tokens};
 use crate::{
+    files::small_file,
     job::{TopicFilter, TopicPattern},
-    small_file,
 };
 
 /// What is wrong with the file, and where.

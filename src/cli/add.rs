@@ -24,7 +24,7 @@ use super::{
     trace::TraceVariables,
 };
 use crate::{
-    file_kind,
+    files::file_kind,
     job::{JobId, parse_duration},
 };
 

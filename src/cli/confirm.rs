@@ -7,7 +7,7 @@ use super::{
     exit::{Exit, Failure},
     output::print_to_stderr,
 };
-use crate::printable;
+use crate::messages::printable;
 
 /// Asks before a change if the profile wants that and no `--yes` was given. `change` is what happens, such as
 /// `add a job to mail`.

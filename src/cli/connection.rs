@@ -17,7 +17,7 @@ use super::{
     exit::Failure,
     profiles::{Profile, Profiles},
 };
-use crate::{job::parse_duration, small_file};
+use crate::{files::small_file, job::parse_duration};
 
 /// The server that is called if nothing names another.
 const DEFAULT_URL: &str = "http://127.0.0.1:9277";

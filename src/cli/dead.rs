@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     job::{OperationId, parse_duration},
-    printable::escape_line,
+    messages::printable::escape_line,
 };
 
 /// Most dead letters of a page, and of a bulk operation.

@@ -8,7 +8,7 @@ use serde_json::{Value, value::RawValue};
 use sha2::{Digest, Sha256};
 
 use super::trace::TraceVariables;
-use crate::file_kind::BYTE_ORDER_MARK;
+use crate::files::file_kind::BYTE_ORDER_MARK;
 
 /// The definition in a line, with what it lacks; none in a blank line.
 pub(super) fn definition(

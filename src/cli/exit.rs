@@ -5,7 +5,7 @@ use std::{borrow::Cow, process::ExitCode};
 use bytes::Bytes;
 use linger_client::{Error, OptionsError, Refusal};
 
-use crate::{printable, signals::StopSignal};
+use crate::{messages::printable, process::signals::StopSignal};
 
 /// Exit code for wrong usage or an invalid configuration; clap uses the same.
 pub(super) const USAGE_ERROR: u8 = 2;

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     config::{Config, Purpose},
-    printable::escape_line,
+    messages::printable::escape_line,
 };
 
 /// Checks the server that `--url`, `LINGER_URL` or a profile names, else the one that listens on the configured address, over

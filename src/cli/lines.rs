@@ -14,7 +14,7 @@ use super::{
     session::Session,
     trace::TraceVariables,
 };
-use crate::file_kind;
+use crate::files::file_kind;
 
 /// Most definitions of a batch, and most bytes: well below the limits of a server.
 const MAX_BATCH: usize = 100;

@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 
 use super::exit::{Exit, Failure, USAGE_ERROR, one_line};
-use crate::printable;
+use crate::messages::printable;
 
 /// The flags that choose the form of the output.
 #[derive(Debug, Clone, Copy, Default, Args)]

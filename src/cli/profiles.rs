@@ -12,7 +12,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::exit::Failure;
-use crate::small_file;
+use crate::files::small_file;
 
 /// All profiles, and which one counts when none is named.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

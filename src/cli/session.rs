@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, SystemClock},
-    signals::{Signals, StopSignal},
+    process::signals::{Signals, StopSignal},
 };
 
 /// How long a command may take to clean up after a signal, such as to give jobs back.

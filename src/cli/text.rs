@@ -6,7 +6,7 @@ use std::{borrow::Cow, time::Duration};
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 use linger_client::{HistoryEntry, Job, Paused};
 
-use crate::printable::escape_line;
+use crate::messages::printable::escape_line;
 
 /// Where the values of [`Wording::details`] begin.
 const VALUES: usize = 12;

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::printable;
+use crate::messages::printable;
 
 /// One fault.
 #[derive(Debug, Clone, PartialEq, Eq)]

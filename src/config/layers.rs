@@ -10,7 +10,7 @@ use std::{
 use config::{ConfigError, Environment, File, FileFormat, Map, Source, Value, ValueKind};
 
 use super::fault::ConfigFault;
-use crate::printable;
+use crate::messages::printable;
 
 /// The defaults as TOML, with the documentation of every key.
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use config::Value;
 
 use super::layers::{PREFIX, leaves};
-use crate::printable;
+use crate::messages::printable;
 
 /// The prefix of all variables of Linger, settings or not.
 const COMMON_PREFIX: &str = "LINGER_";

@@ -19,8 +19,8 @@ use super::{
 use crate::{
     clock::Clock,
     config::CallbackSettings,
-    failure_log::FailureLog,
     job::{Actor, Callback, Delay, Now, Origin, Outlet, Timestamp, Topic, Ttr},
+    messages::failure_log::FailureLog,
     metrics::QueueMetrics,
     queue::{Claim, Delivery, OutletListener, Queue, ReservedForCalls, Result},
 };

@@ -6,7 +6,7 @@
 //! # Turns
 //!
 //! The store's hints (`queue::OutletListener`) put outlets that may have ready jobs into the ring. An outlet whose
-//! turn it is gets permits for some calls, then as many jobs are reserved (`queue/outlets.rs`), so that no reserved
+//! turn it is gets permits for some calls, then as many jobs are reserved (`queue/callbacks/outlets.rs`), so that no reserved
 //! job waits for a permit. How many depends on the outlet's window (`window.rs`), on the limits of its topic and
 //! its host, on half of the permits that are free, and, if the outlet is new or failed last, on its topic's share
 //! of half of all permits (`ring/trials.rs`). An outlet that may make no call now waits for the limit that stops it

@@ -1,5 +1,8 @@
 //! Checks callbacks against the settings of the server, and manages the secrets that sign calls. Makes no calls.
 
+pub(super) mod outlet_listener;
+pub(super) mod outlets;
+
 use super::{
     error::{Error, HiddenHeaders, Result},
     service::Queue,

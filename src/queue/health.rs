@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
-    failure_log::FailureLog,
+    messages::failure_log::FailureLog,
     metrics::QueueMetrics,
     store::{self, Store},
 };

@@ -3,14 +3,20 @@
 //! `job` validates values and `store` performs atomic steps. This layer adds the limits, the waiting polls, the
 //! timer and the metrics. Knows no HTTP and no JSON of the API.
 //!
+//! ```text
+//! jobs, topics, pop/, callbacks/, bulk/, views/   the operations: steps of jobs, settings, deliveries, calls, many jobs, figures
+//! service                                         the queue itself: its parts, background tasks and shutdown
+//! timer, health, ended, spans, limits, error      what the operations share
+//! ```
+//!
 //! # Polls
 //!
-//! Each poll is a waiter of its topics (`waiters.rs`). One dispatch per topic reserves as many jobs as the first
+//! Each poll is a waiter of its topics (`pop/waiters.rs`). One dispatch per topic reserves as many jobs as the first
 //! waiters want and hands them out in order. Ten thousand parked polls cost the store nothing until a hint comes,
 //! and then one call. The store is not called at all if it knows from memory that nothing is ready
 //! (`Store::may_have_ready`).
 //!
-//! Reserved jobs travel as a `Delivery` (`delivery.rs`), a guard: dropped before it is accepted, because the client
+//! Reserved jobs travel as a `Delivery` (`pop/delivery.rs`), a guard: dropped before it is accepted, because the client
 //! left while it waited or the connection never took the answer, it gives them back at once and uncounted. A
 //! delivery knows how long its reservations last, counted from before the store was asked; after that it is not
 //! handed out.
@@ -30,11 +36,11 @@
 //!
 //! Metrics that need a look at the store or at the system (`metrics/store_reading.rs`, `metrics/process.rs`, the
 //! polls and resting outlets by topic) are read when they are scraped, and scrapes share a reading of the store for
-//! three seconds (`scrape.rs`): adds and pops only add to counters. Gauges of the store are the same in all
+//! three seconds (`views/scrape.rs`): adds and pops only add to counters. Gauges of the store are the same in all
 //! processes of one Redis, so alerts and the board take their maximum, and add up counters.
 //!
 //! Figures of the last hour (`metrics/recent.rs`) are written by the events and read by `GET /stats` only, which
-//! adds those of all processes (`processes.rs`). A process that serves it writes, every five seconds, the notice
+//! adds those of all processes (`views/processes.rs`). A process that serves it writes, every five seconds, the notice
 //! that a viewer is there. The others find it when the sweep reads the settings (`scripts/get_settings.lua`),
 //! without an additional call. While it is younger than ten seconds, each publishes its figures as a notice every
 //! two seconds. Without viewers nothing is written. The last minute is also counted by topic, for the topics that
@@ -45,65 +51,53 @@
 //!
 //! A store lists the jobs of one state in the order of its moment (`store/list.rs`), in calls that examine a
 //! bounded number of jobs; a position belongs to the engine. At most four callers read lists, reasons,
-//! timelines or sorted topics at the same time (`read_permits.rs`).
+//! timelines or sorted topics at the same time (`views/read_permits.rs`).
 //!
-//! The calls on a topic's dead letters (`dead_letters.rs`) use the store's list and `change`: a page is a list, and
+//! The calls on a topic's dead letters (`bulk/dead_letters.rs`) use the store's list and `change`: a page is a list, and
 //! then the bodies by id; a requeue or a delete of the oldest changes what lists show, slice by slice. Their
 //! cursors are older than positions, so every engine reads `ListPosition::behind_dead_letter`.
 //!
 //! Topics by name come from the store in pages (`Store::topics`), for the caller's topics and prefix, which are one
 //! `TopicFilter`. The embedded engine has the names in order. Any other order needs all topics, so
-//! `sorted_topics.rs` keeps a reading of them for two seconds, which callers with different tokens and timelines by
-//! topic share (`shared_reading.rs`).
+//! `views/sorted_topics.rs` keeps a reading of them for two seconds, which callers with different tokens and timelines by
+//! topic share (`views/shared_reading.rs`).
 //!
-//! A purge is a task of its process (`purges.rs`), because it may take longer than its caller waits; calls for the
+//! A purge is a task of its process (`bulk/purges.rs`), because it may take longer than its caller waits; calls for the
 //! same topic share one. It ends with its slice at the shutdown. It does not note the ids that it deletes: they may
 //! be millions, and the store does not return them.
 
 mod bulk;
 mod callbacks;
-mod dead_letters;
-mod delivery;
 mod ended;
 mod error;
 mod health;
 mod jobs;
 mod limits;
-mod lists;
-mod oldest_ready;
-mod outlet_listener;
-mod outlets;
 mod pop;
-mod processes;
-mod purges;
-mod read_permits;
-mod scrape;
 mod service;
-mod shared_reading;
-mod sorted_topics;
 mod spans;
 mod timer;
 mod topics;
 mod views;
-mod waiters;
 
-pub use bulk::{BulkAction, BulkRequest, OperationState, OperationView, Progress};
-pub use callbacks::AddedSecret;
-pub use dead_letters::{DeadCursor, DeadPage};
-pub use delivery::Delivery;
+pub use bulk::{
+    BulkAction, BulkRequest, OperationState, OperationView, Progress,
+    dead_letters::{DeadCursor, DeadPage},
+};
+pub use callbacks::{AddedSecret, outlet_listener::OutletListener, outlets::ReservedForCalls};
 pub use ended::{EndKind, Ended};
 pub use error::{Error, HiddenHeaders, Result};
 pub use jobs::AddOutcome;
 pub use limits::Limits;
-pub use lists::{DeadReason, DeadReasons};
-pub use outlet_listener::OutletListener;
-pub use outlets::ReservedForCalls;
-pub use pop::Pop;
-pub use processes::ProcessView;
+pub use pop::{Pop, delivery::Delivery};
 pub use service::{Queue, StoreEvents};
-pub use sorted_topics::TopicSort;
 pub use topics::TopicView;
-pub use views::{StatsView, TimelineOf, TimelineView};
+pub use views::{
+    StatsView, TimelineOf, TimelineView,
+    lists::{DeadReason, DeadReasons},
+    processes::ProcessView,
+    sorted_topics::TopicSort,
+};
 
 pub use crate::store::{
     Claim, Degraded, EngineInfo, FinishJob, JobFilter, JobPage, ListPosition, ListedJob, Minute, Order,

@@ -1,13 +1,15 @@
 //! Popping: reserves ready jobs, or waits for one.
 
+pub(super) mod delivery;
+pub(super) mod waiters;
+
 use std::{collections::HashSet, time::Duration};
 
+use self::{delivery::Delivery, waiters::PopRequest};
 use super::{
-    delivery::Delivery,
     error::{Error, Result},
     limits::Limits,
     service::Queue,
-    waiters::PopRequest,
 };
 use crate::{
     clock::Clock,

@@ -11,10 +11,18 @@ use std::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    bulk::Operations, delivery::ReturnContext, ended::EndedJobs, error::Result, health::StoreHealth,
-    limits::Limits, outlet_listener::OutletListener, processes::Processes, purges::Purges,
-    read_permits::ReadPermits, scrape::StoreScrape, sorted_topics::SortedTopics, timer::Timer, views::Views,
-    waiters::Waiters,
+    bulk::{Operations, purges::Purges},
+    callbacks::outlet_listener::OutletListener,
+    ended::EndedJobs,
+    error::Result,
+    health::StoreHealth,
+    limits::Limits,
+    pop::{delivery::ReturnContext, waiters::Waiters},
+    timer::Timer,
+    views::{
+        Views, processes::Processes, read_permits::ReadPermits, scrape::StoreScrape,
+        sorted_topics::SortedTopics,
+    },
 };
 use crate::{
     clock::Clock,

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::health::StoreHealth;
 use crate::{
     clock::Clock,
-    failure_log::FailureLog,
+    messages::failure_log::FailureLog,
     metrics::{Event, QueueMetrics},
     store::{self, Move, MoveKind, Promoted, Store},
 };

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use super::{
     error::{Error, Result},
-    processes::EventsOfAll,
     service::Queue,
-    sorted_topics::TopicSort,
-    views::{StatsView, TimelineOf, TimelineView},
+    views::{StatsView, TimelineOf, TimelineView, processes::EventsOfAll, sorted_topics::TopicSort},
 };
 use crate::{
     job::{Topic, TopicFilter, TopicPause, TopicSettings},

@@ -1,19 +1,27 @@
 //! Timelines and figures of the whole queue. Few callers read at the same time, so that workers are not delayed.
 //! Concurrent callers share one read, and its result is cached for a short time. Without viewers nothing is read.
 
+pub(super) mod lists;
+pub(super) mod oldest_ready;
+pub(super) mod processes;
+pub(super) mod read_permits;
+pub(super) mod scrape;
+pub(super) mod shared_reading;
+pub(super) mod sorted_topics;
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use super::{
-    error::Result,
+use self::{
     processes::ProcessView,
     read_permits::ReadPermits,
     shared_reading::SharedReading,
     sorted_topics::{SortedTopics, TopicSort},
 };
+use super::error::Result;
 use crate::{
     clock::Clock,
     job::{State, Timestamp, Topic, TopicFilter},

@@ -13,10 +13,11 @@ use super::wiring;
 use crate::{
     clock::SystemClock,
     config::{Config, EngineKind},
-    file_kind,
+    files::file_kind,
     job::{Outlet, TopicFilter},
+    messages::printable,
     metrics::Metrics,
-    printable, signals,
+    process::signals,
     store::{
         Listener, Move, Store, Verified,
         embedded::{self, Inspection, OpenError},

@@ -24,6 +24,7 @@ mod outcome;
 mod reload;
 mod relocation;
 mod running;
+mod shutdown;
 mod supervisor;
 mod traces;
 mod transfer;
@@ -38,8 +39,8 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{Config, FileFault},
     metrics::Metrics,
+    process::signals::{Signals, StopSignal},
     push,
-    signals::{Signals, StopSignal},
     telemetry::{self, Logging},
 };
 pub use maintenance::{

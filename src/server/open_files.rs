@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::open_files;
+use crate::process::open_files;
 
 /// Open files other than connections of clients: those of the store, the log, and connections that are being refused.
 const OTHERS: u64 = 256;

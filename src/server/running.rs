@@ -17,18 +17,18 @@ use super::{
     clock_watch, file_permissions, open_files,
     outcome::{RunOutcome, StartError},
     reload::Reload,
+    shutdown::Shutdown,
     supervisor, traces, wiring,
 };
 use crate::{
     clock::{Clock, PauseDetector, SystemClock},
     config::Config,
     http::{self, App},
+    messages::printable,
     metrics::Metrics,
     net::{self, ListenerOptions, Transport},
-    printable,
     push::Callbacks,
     queue::{Queue, StoreEvents},
-    shutdown::Shutdown,
 };
 
 /// Connections that may wait in the kernel to be accepted, for example when thousands of workers reconnect after a

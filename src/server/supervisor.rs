@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::{Clock, SystemClock},
-    failure_log::FailureLog,
+    messages::failure_log::FailureLog,
 };
 
 /// The server serves: its store has recovered, and it listens. `status` is shown by `systemctl status`.

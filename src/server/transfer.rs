@@ -12,7 +12,7 @@ use crate::{
     clock::{Clock, SystemClock},
     config::{Config, EngineKind},
     metrics::Metrics,
-    signals,
+    process::signals,
     store::{
         RecordReader, Store,
         embedded::{self, OpenError},

@@ -5,7 +5,7 @@ use std::path::Path;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio_rustls::rustls::{self, RootCertStore, crypto::CryptoProvider, sign::CertifiedKey};
 
-use crate::small_file;
+use crate::files::small_file;
 
 /// Which of the two files of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

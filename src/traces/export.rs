@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{otlp, span::TraceSpan};
-use crate::{clock::Clock, failure_log::FailureLog, metrics::SpanMetrics};
+use crate::{clock::Clock, messages::failure_log::FailureLog, metrics::SpanMetrics};
 
 /// Most spans of a batch.
 const MAX_BATCH: usize = 512;

@@ -15,8 +15,8 @@ use super::{
     line::{self, End, ExportLine},
 };
 use crate::{
-    file_kind,
-    new_file::{directory_of, partial_path, rename_new},
+    files::file_kind,
+    files::new_file::{directory_of, partial_path, rename_new},
 };
 
 /// Longest line that is read: many times the largest job.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     cli::text::{grouped, per_second, shortened, span},
-    printable::escape_line,
+    messages::printable::escape_line,
 };
 
 const HELP: &[&str] = &[

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::{keys::KeyParser, state::Action};
-use crate::{cli::line_source::is_readable, signals::StopSignal};
+use crate::{cli::line_source::is_readable, process::signals::StopSignal};
 
 /// What the loop reacts to.
 #[derive(Debug)]

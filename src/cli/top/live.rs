@@ -19,7 +19,7 @@ use crate::{
         session::Session,
     },
     clock::Clock,
-    signals::StopSignal,
+    process::signals::StopSignal,
 };
 
 /// How often the ages on the screen are drawn anew.

@@ -5,7 +5,7 @@ use linger_client::{EventSummary, Timestamp, Topic};
 use super::reading::Reading;
 use crate::{
     cli::text::{grouped, paused, per_second, shortened, span},
-    printable::escape_line,
+    messages::printable::escape_line,
 };
 
 /// Columns that the names of topics have at least, unless even one figure beside them leaves less.

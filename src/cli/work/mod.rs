@@ -36,7 +36,7 @@ use super::{
     exit::{Exit, Failure},
     output::Output,
 };
-use crate::signals::Signals;
+use crate::process::signals::Signals;
 
 /// How long one call may take, beside what it waits for.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@ use rustix::process::{Resource, Rlimit, getrlimit};
 
 use crate::{
     cli::exit::{Exit, Failure},
-    open_files,
+    process::open_files,
 };
 
 /// Open files for each command: three pipes, and the connection of a heartbeat.

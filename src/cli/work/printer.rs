@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use crate::{
     clock::{Clock, SystemClock},
-    printable,
+    messages::printable,
 };
 
 /// Most pieces of output that wait to be written; a piece has up to about 8 KiB.

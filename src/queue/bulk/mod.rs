@@ -24,7 +24,9 @@
 //! The limit on running operations is not exact: two processes may start one at the same moment. A report that
 //! fails does not end the operation. While no operation runs and none is watched, notices cost no call.
 
+pub(super) mod dead_letters;
 mod operation;
+pub(super) mod purges;
 mod reporter;
 mod request;
 mod runner;
@@ -55,8 +57,8 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    failure_log::FailureLog,
     job::OperationId,
+    messages::failure_log::FailureLog,
     metrics::QueueMetrics,
     store::{NoticeKind, Store},
 };

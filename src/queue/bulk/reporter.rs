@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    failure_log::FailureLog,
     job::Timestamp,
+    messages::failure_log::FailureLog,
     store::{self, Notice, NoticeContent, NoticeKind, Store},
 };
 

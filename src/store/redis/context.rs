@@ -9,7 +9,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{layout::LayoutState, options::Options, tls::RedisTls};
 use crate::{
     clock::{Clock, SystemClock},
-    failure_log::FailureLog,
+    messages::failure_log::FailureLog,
     metrics::EngineMetrics,
 };
 

@@ -19,24 +19,22 @@ use super::{
     },
     ops::{
         add::Adder,
-        allow::RateLimiter,
+        allow,
         apply::StepRunner,
         counts::CountsReader,
         finish::Finisher,
         gone_delay::GoneDelay,
         list::JobLister,
-        moving::MoveWriter,
         notices::SharedNotices,
         promote::Promoter,
-        purge::Purger,
-        read::JobReader,
-        records::{RecordWriter, ShardRecords},
+        purge, read,
+        records::{self, ShardRecords},
         reserve::Reserver,
-        settings::SettingsWriter,
+        settings,
         shard_reserve::ShardReserver,
-        timeline::TimelineReader,
+        timeline,
         topics::TopicReader,
-        verify::Verifier,
+        verify,
     },
 };
 use crate::{
@@ -52,25 +50,18 @@ use crate::{
 /// The engine. Dropping it stops its tasks and connections; [`Store::close`] also waits for them.
 pub struct Redis {
     shards: Arc<Shards>,
+    notifier: Arc<Notifier>,
     settings: Arc<SettingsCache>,
     health: HealthCheck,
     probe: Arc<ReadyProbe>,
     adder: Adder,
     reserver: Reserver,
-    rate_limiter: RateLimiter,
     finisher: Finisher,
     steps: StepRunner,
-    reader: JobReader,
     promoter: Arc<Promoter>,
-    settings_writer: SettingsWriter,
     topic_reader: TopicReader,
-    timeline_reader: TimelineReader,
-    purger: Purger,
     lister: JobLister,
     notices: SharedNotices,
-    verifier: Verifier,
-    record_writer: RecordWriter,
-    move_writer: MoveWriter,
 }
 
 impl Redis {
@@ -109,20 +100,13 @@ impl Redis {
             adder: Adder::new(shards.clone(), notifier.clone()),
             reserver: Reserver::new(probe.clone(), shard_reserver),
             probe,
-            rate_limiter: RateLimiter::new(shards.clone()),
             finisher: Finisher::new(shards.clone()),
             steps,
             promoter: Promoter::new(shards.clone(), notifier.clone()),
-            settings_writer: SettingsWriter::new(shards.clone(), settings.clone()),
             topic_reader: TopicReader::new(shards.clone(), settings.clone(), counts.clone()),
-            timeline_reader: TimelineReader::new(shards.clone()),
-            purger: Purger::new(shards.clone()),
             lister: JobLister::new(shards.clone(), counts),
             notices: SharedNotices::new(shards.clone()),
-            verifier: Verifier::new(shards.clone(), settings.clone()),
-            record_writer: RecordWriter { shards: shards.clone(), notifier: notifier.clone() },
-            move_writer: MoveWriter { shards: shards.clone() },
-            reader: JobReader::new(shards.clone()),
+            notifier,
             settings,
             shards,
         };
@@ -164,11 +148,11 @@ impl Store for Redis {
     }
 
     async fn allow(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed> {
-        self.rate_limiter.allow(topic, rate, want).await
+        allow::allow(&self.shards, topic, rate, want).await
     }
 
     async fn give_back_calls(&self, topic: &Topic, allowed: Allowed, unused: usize) -> Result<()> {
-        self.rate_limiter.give_back(topic, allowed, unused).await
+        allow::give_back(&self.shards, topic, allowed, unused).await
     }
 
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
@@ -184,7 +168,7 @@ impl Store for Redis {
 
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
         let delay = self.start_gone_delay();
-        let job = self.reader.get(scope, id).await?;
+        let job = read::get(&self.shards, scope, id).await?;
         delay.finish(!scope.is_all() && job.is_none()).await;
         Ok(job)
     }
@@ -207,7 +191,7 @@ impl Store for Redis {
     }
 
     async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline> {
-        self.timeline_reader.read(&self.topic_reader, topic, &span).await
+        timeline::read(&self.shards, &self.topic_reader, topic, &span).await
     }
 
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>> {
@@ -225,7 +209,7 @@ impl Store for Redis {
     }
 
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice> {
-        self.purger.purge_slice(topic, cursor, limit).await
+        purge::purge_slice(&self.shards, topic, cursor, limit).await
     }
 
     async fn records(&self) -> Result<Box<dyn RecordReader>> {
@@ -233,7 +217,7 @@ impl Store for Redis {
     }
 
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
-        self.record_writer.put(jobs).await
+        records::put(&self.shards, &self.notifier, jobs).await
     }
 
     fn notices(&self) -> &dyn Notices {
@@ -241,7 +225,7 @@ impl Store for Redis {
     }
 
     async fn verify(&self) -> Result<Verified> {
-        self.verifier.verify().await
+        verify::verify(&self.shards, &self.settings).await
     }
 
     async fn check(&self) -> Result<()> {
@@ -279,6 +263,6 @@ impl TopicStore for Redis {
         expected: &TopicValues,
         values: TopicValues,
     ) -> Result<Updated> {
-        self.settings_writer.update(topic, expected, values).await
+        settings::update(&self.shards, &self.settings, topic, expected, values).await
     }
 }

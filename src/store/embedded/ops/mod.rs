@@ -7,7 +7,7 @@
 //! A list (`list.rs`) reads the heads of up to a thousand jobs in one step of the writer, in the order of the keys
 //! in memory. A list of delayed or ready jobs over many outlets merges them in steps that each visit some of them
 //! (`first_keys.rs`): the caller keeps the first keys of all, and has their records read in further steps, which
-//! leave out what has moved since. At most two such searches run at once (`queue/read_permits.rs`).
+//! leave out what has moved since. At most two such searches run at once (`queue/views/read_permits.rs`).
 //!
 //! The caller's topics are compared with the topic that memory holds, inside the step, so that a foreign job costs
 //! no read.

@@ -19,7 +19,7 @@ use rusqlite::{
 
 use super::offline::read_run_state;
 use crate::{
-    new_file::{directory_of, partial_path, rename_new},
+    files::new_file::{directory_of, partial_path, rename_new},
     store::embedded::{
         disk::{
             ballast::BALLAST_FILE,

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use super::shards::Shards;
 use crate::{
-    failure_log::FailureLog,
+    messages::failure_log::FailureLog,
     store::{
         Degraded, EngineInfo, Error, Result, StoreSpace,
         redis::{reply::Reply, scripts::Script},

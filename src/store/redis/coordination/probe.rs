@@ -123,7 +123,7 @@ impl ReadyProbe {
     pub async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
         let lists = self.shards.keys.all().map(|shard| async move {
             let counts = self.shards.keys.shard(shard).counts.clone();
-            let call = self.shards.read(Script::ListReadyTopics, &[shard], vec![counts]);
+            let call = self.shards.read(Script::ListReadyOutlets, &[shard], vec![counts]);
             let mut reply = Reply::new(self.shards.call(call).await?)?;
             let mut outlets = BTreeSet::new();
             while !reply.is_empty() {

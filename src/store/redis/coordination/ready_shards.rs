@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_take_turns_and_empty_topics_are_removed() {
+    fn shards_take_turns_and_empty_outlets_are_removed() {
         let ready_shards = ReadyShards::default();
         let outlet = Outlet::parse("t").expect("valid");
         assert!(ready_shards.select(&outlet, 1, 100, |_| true).is_empty());

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    failure_log::FailureLog,
     job::Outlet,
+    messages::failure_log::FailureLog,
     store::{
         Error, Result,
         redis::{
@@ -231,7 +231,7 @@ impl Sweep {
         let unconfirmed = self.shards.pending_changes.take_unconfirmed(shard);
         if missed || unconfirmed.is_some() {
             let counts = self.shards.keys.shard(shard).counts.clone();
-            let call = self.shards.read(Script::ListReadyTopics, &[shard], vec![counts]);
+            let call = self.shards.read(Script::ListReadyOutlets, &[shard], vec![counts]);
             let mut reply = Reply::new(self.shards.call(call).await?)?;
             received.set_recovered(shard, announced);
             while !reply.is_empty() {

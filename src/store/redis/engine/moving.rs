@@ -6,36 +6,37 @@ use super::Redis;
 use crate::job::{JobId, TopicFilter};
 use crate::store::{
     ClockOffsets, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ServerSet, Steps, Store,
+    redis::ops::moving,
 };
 
 #[async_trait]
 impl Movable for Redis {
     fn store_id(&self) -> String {
-        self.move_writer.store_id()
+        moving::store_id(&self.shards)
     }
 
     async fn clock_offsets(&self) -> Result<ClockOffsets> {
-        self.move_writer.clock_offsets().await
+        moving::clock_offsets(&self.shards).await
     }
 
     async fn move_mark(&self) -> Result<Option<MoveMark>> {
-        self.move_writer.mark().await
+        moving::mark(&self.shards).await
     }
 
     async fn set_move_mark(&self, was: Option<&MoveMark>, mark: &MoveMark) -> Result<bool> {
-        self.move_writer.set_mark(was, mark).await
+        moving::set_mark(&self.shards, was, mark).await
     }
 
     async fn set_fence(&self, number: u64, closed: bool) -> Result<bool> {
-        self.move_writer.set_fence(number, closed).await
+        moving::set_fence(&self.shards, number, closed).await
     }
 
     async fn servers(&self) -> Result<ServerSet> {
-        self.move_writer.servers().await
+        moving::servers(&self.shards).await
     }
 
     async fn wait_for_replicas(&self) -> Result<()> {
-        self.move_writer.wait_for_replicas().await
+        moving::wait_for_replicas(&self.shards).await
     }
 
     async fn records(&self) -> Result<Box<dyn RecordReader>> {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    failure_log::FailureLog,
+    messages::failure_log::FailureLog,
     store::{
         Promoted, Result,
         redis::{keys::Shard, time::micros},

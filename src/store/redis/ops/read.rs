@@ -1,7 +1,5 @@
 //! Reading jobs by id.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
 use crate::{
@@ -17,23 +15,13 @@ use crate::{
     },
 };
 
-/// Reads jobs.
-pub struct JobReader {
-    shards: Arc<Shards>,
-}
-
-impl JobReader {
-    pub fn new(shards: Arc<Shards>) -> Self {
-        Self { shards }
-    }
-
-    pub async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
-        let shard = self.shards.keys.shard_of(id);
-        let call = self.shards.read(Script::Get, &[shard], vec![self.shards.keys.shard(shard).jobs.clone()]);
-        let call = call.arg(encode_scope(scope)).arg(id.as_str());
-        let raw = Reply::new(self.shards.call(call).await?)?.value()?.into_bytes();
-        raw.map(|raw| decode_job(id, &raw)).transpose()
-    }
+/// The job, if it belongs to the scope.
+pub async fn get(shards: &Shards, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>> {
+    let shard = shards.keys.shard_of(id);
+    let call = shards.read(Script::Get, &[shard], vec![shards.keys.shard(shard).jobs.clone()]);
+    let call = call.arg(encode_scope(scope)).arg(id.as_str());
+    let raw = Reply::new(shards.call(call).await?)?.value()?.into_bytes();
+    raw.map(|raw| decode_job(id, &raw)).transpose()
 }
 
 /// The job in a record that a script has just returned.

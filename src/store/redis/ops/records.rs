@@ -126,56 +126,54 @@ impl RecordReader for ShardRecords {
 }
 
 /// Stores whole records.
-pub struct RecordWriter {
-    pub shards: Arc<Shards>,
-    pub notifier: Arc<Notifier>,
+pub async fn put(shards: &Shards, notifier: &Notifier, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
+    let count = jobs.len();
+    let parts = by_shard(&shards.keys, jobs, |job| &job.job.id);
+    let puts = parts.into_iter().map(|(shard, jobs)| async move {
+        let (mut done, mut rest) = (Vec::with_capacity(jobs.len()), &jobs[..]);
+        while !rest.is_empty() {
+            let (part, others) = rest.split_at(part_length(rest));
+            done.extend(put_on(shards, notifier, shard, part).await?);
+            rest = others;
+        }
+        Ok(done)
+    });
+    Ok(in_order(count, try_join_all(puts).await?))
 }
 
-impl RecordWriter {
-    pub async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
-        let count = jobs.len();
-        let shards = by_shard(&self.shards.keys, jobs, |job| &job.job.id);
-        let puts = shards.into_iter().map(|(shard, jobs)| async move {
-            let (mut done, mut rest) = (Vec::with_capacity(jobs.len()), &jobs[..]);
-            while !rest.is_empty() {
-                let (part, others) = rest.split_at(part_length(rest));
-                done.extend(self.put_on(shard, part).await?);
-                rest = others;
-            }
-            Ok(done)
-        });
-        Ok(in_order(count, try_join_all(puts).await?))
-    }
-
-    async fn put_on(&self, shard: Shard, jobs: &[(usize, JobRecord)]) -> Result<Indexed<Put>> {
-        let outlet = |job: &JobRecord| Outlet { topic: job.job.topic.clone(), host: self.host(job) };
-        let outlets: BTreeSet<Outlet> = jobs.iter().map(|(_, job)| outlet(job)).collect();
-        let known: Vec<&Outlet> = outlets.iter().collect();
-        let slot = self.shards.replay_slots.acquire(shard);
-        let call = self.shards.change(Script::Put, shard, Some(&slot), &known);
-        let call = jobs.iter().fold(call, |call, (_, job)| {
-            let record = encode_whole(job, self.host(job), rand::random());
-            call.arg(job.job.id.as_str()).bytes_arg(record)
-        });
-        let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
-        self.shards.report_set_aside(shard, reply.count()?);
-        let mut put = Vec::with_capacity(jobs.len());
-        for (index, job) in jobs {
-            let outcome = decode_outcome(reply.int()?)?;
-            if outcome == Put::Done && job.job.state() == State::Ready {
-                self.notifier.ready_on(&outlet(job), shard);
-            }
-            put.push((*index, outcome));
+async fn put_on(
+    shards: &Shards,
+    notifier: &Notifier,
+    shard: Shard,
+    jobs: &[(usize, JobRecord)],
+) -> Result<Indexed<Put>> {
+    let outlet = |job: &JobRecord| Outlet { topic: job.job.topic.clone(), host: host(shards, job) };
+    let outlets: BTreeSet<Outlet> = jobs.iter().map(|(_, job)| outlet(job)).collect();
+    let known: Vec<&Outlet> = outlets.iter().collect();
+    let slot = shards.replay_slots.acquire(shard);
+    let call = shards.change(Script::Put, shard, Some(&slot), &known);
+    let call = jobs.iter().fold(call, |call, (_, job)| {
+        let record = encode_whole(job, host(shards, job), rand::random());
+        call.arg(job.job.id.as_str()).bytes_arg(record)
+    });
+    let mut reply = Reply::new(shards.call_acknowledged(call).await?)?;
+    shards.report_set_aside(shard, reply.count()?);
+    let mut put = Vec::with_capacity(jobs.len());
+    for (index, job) in jobs {
+        let outcome = decode_outcome(reply.int()?)?;
+        if outcome == Put::Done && job.job.state() == State::Ready {
+            notifier.ready_on(&outlet(job), shard);
         }
-        // The next promotion finds the earliest deadline of the others.
-        self.notifier.due_in(std::time::Duration::ZERO);
-        Ok(put)
+        put.push((*index, outcome));
     }
+    // The next promotion finds the earliest deadline of the others.
+    notifier.due_in(std::time::Duration::ZERO);
+    Ok(put)
+}
 
-    /// The host of a job's own callback.
-    fn host(&self, job: &JobRecord) -> Option<HostNumber> {
-        job.job.spec.callback.as_ref().map(|callback| self.shards.host_number(callback.url.origin()))
-    }
+/// The host of a job's own callback.
+fn host(shards: &Shards, job: &JobRecord) -> Option<HostNumber> {
+    job.job.spec.callback.as_ref().map(|callback| shards.host_number(callback.url.origin()))
 }
 
 /// How many of these jobs, which are at least one, fit in one call.

@@ -1,8 +1,6 @@
 //! Delayed jobs by due time, and jobs by state, over all shards. Those of a topic are read from the counts that the
 //! scripts keep by minute and hour; those of all topics from the index of delayed jobs.
 
-use std::sync::Arc;
-
 use fred::types::Key;
 use futures_util::future::try_join_all;
 
@@ -26,11 +24,6 @@ const MAX_READS: usize = 1_000;
 
 const MINUTES_PER_HOUR: u32 = 60;
 
-/// Reads timelines.
-pub struct TimelineReader {
-    shards: Arc<Shards>,
-}
-
 /// Counts of the timeline that belong to one step of the span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Part {
@@ -41,101 +34,105 @@ struct Part {
     count: u32,
 }
 
-impl TimelineReader {
-    pub fn new(shards: Arc<Shards>) -> Self {
-        Self { shards }
-    }
-
-    /// The timeline of a topic, whose other counts `topics` reads, or of all topics.
-    pub async fn read(&self, topics: &TopicReader, topic: Option<&Topic>, span: &Span) -> Result<Timeline> {
-        let (counts, totals) = match topic {
-            Some(topic) => {
-                let stats = topics.get(topic).await?.unwrap_or_default();
-                (self.count(topic, span).await?, stats.totals())
-            }
-            None => (self.count_all(span).await?, self.totals().await?),
-        };
-        Ok(Timeline { counts, totals })
-    }
-
-    /// The delayed jobs of a topic in each step.
-    async fn count(&self, topic: &Topic, span: &Span) -> Result<Vec<u64>> {
-        let groups = self.shards.groups();
-        let mut counts = vec![0; span.steps()];
-        for group in try_join_all(groups.iter().map(|group| self.count_in(group, topic, span))).await? {
-            counts.iter_mut().zip(group).for_each(|(count, more)| *count += more);
+/// The timeline of a topic, whose other counts `topics` reads, or of all topics.
+pub async fn read(
+    shards: &Shards,
+    topics: &TopicReader,
+    topic: Option<&Topic>,
+    span: &Span,
+) -> Result<Timeline> {
+    let (counts, totals) = match topic {
+        Some(topic) => {
+            let stats = topics.get(topic).await?.unwrap_or_default();
+            (count(shards, topic, span).await?, stats.totals())
         }
-        Ok(counts)
-    }
+        None => (count_all(shards, span).await?, totals(shards).await?),
+    };
+    Ok(Timeline { counts, totals })
+}
 
-    /// The delayed jobs of a topic in each step, in a group of shards. One run of the script after the other, so that
-    /// workers' calls come in between: ten years take hundreds.
-    async fn count_in(&self, group: &[Shard], topic: &Topic, span: &Span) -> Result<Vec<u64>> {
-        let mut counts = vec![0; span.steps()];
-        for run in split(counts_of(span), MAX_READS / group.len()) {
-            for (step, count) in self.count_parts(group, topic, run).await? {
-                counts[step] += count;
-            }
+/// The delayed jobs of a topic in each step.
+async fn count(shards: &Shards, topic: &Topic, span: &Span) -> Result<Vec<u64>> {
+    let groups = shards.groups();
+    let mut counts = vec![0; span.steps()];
+    for group in try_join_all(groups.iter().map(|group| count_in(shards, group, topic, span))).await? {
+        counts.iter_mut().zip(group).for_each(|(count, more)| *count += more);
+    }
+    Ok(counts)
+}
+
+/// The delayed jobs of a topic in each step, in a group of shards. One run of the script after the other, so that
+/// workers' calls come in between: ten years take hundreds.
+async fn count_in(shards: &Shards, group: &[Shard], topic: &Topic, span: &Span) -> Result<Vec<u64>> {
+    let mut counts = vec![0; span.steps()];
+    for run in split(counts_of(span), MAX_READS / group.len()) {
+        for (step, count) in count_parts(shards, group, topic, run).await? {
+            counts[step] += count;
         }
-        Ok(counts)
     }
+    Ok(counts)
+}
 
-    async fn count_parts(&self, group: &[Shard], topic: &Topic, run: Vec<Part>) -> Result<Vec<(usize, u64)>> {
-        let keys = self.keys(group, |keys| [&keys.timeline]);
-        let call = self.shards.read(Script::Timeline, group, keys).arg(topic.as_str());
-        let add = |call: ScriptCall, part: &Part| {
-            call.arg(part.unit).arg(i64::from(part.first)).arg(i64::from(part.count))
-        };
-        let mut reply = Reply::new(self.shards.call(run.iter().fold(call, add)).await?)?;
-        run.iter().map(|part| Ok((part.step, reply.count()?))).collect()
-    }
+async fn count_parts(
+    shards: &Shards,
+    group: &[Shard],
+    topic: &Topic,
+    run: Vec<Part>,
+) -> Result<Vec<(usize, u64)>> {
+    let keys = keys(shards, group, |keys| [&keys.timeline]);
+    let call = shards.read(Script::Timeline, group, keys).arg(topic.as_str());
+    let add = |call: ScriptCall, part: &Part| {
+        call.arg(part.unit).arg(i64::from(part.first)).arg(i64::from(part.count))
+    };
+    let mut reply = Reply::new(shards.call(run.iter().fold(call, add)).await?)?;
+    run.iter().map(|part| Ok((part.step, reply.count()?))).collect()
+}
 
-    /// The delayed jobs of all topics in each step.
-    async fn count_all(&self, span: &Span) -> Result<Vec<u64>> {
-        let steps: Vec<(Minute, Minute)> = span.step_bounds().collect();
-        let groups = self.shards.groups();
-        let mut counts = Vec::with_capacity(steps.len());
-        for steps in steps.chunks(MAX_READS / groups.iter().map(Vec::len).max().unwrap_or(1)) {
-            let runs = groups.iter().map(|group| self.count_due(group, steps));
-            let runs = try_join_all(runs).await?;
-            counts.extend((0..steps.len()).map(|step| runs.iter().map(|run| run[step]).sum::<u64>()));
-        }
-        Ok(counts)
+/// The delayed jobs of all topics in each step.
+async fn count_all(shards: &Shards, span: &Span) -> Result<Vec<u64>> {
+    let steps: Vec<(Minute, Minute)> = span.step_bounds().collect();
+    let groups = shards.groups();
+    let mut counts = Vec::with_capacity(steps.len());
+    for steps in steps.chunks(MAX_READS / groups.iter().map(Vec::len).max().unwrap_or(1)) {
+        let runs = groups.iter().map(|group| count_due(shards, group, steps));
+        let runs = try_join_all(runs).await?;
+        counts.extend((0..steps.len()).map(|step| runs.iter().map(|run| run[step]).sum::<u64>()));
     }
+    Ok(counts)
+}
 
-    async fn count_due(&self, group: &[Shard], steps: &[(Minute, Minute)]) -> Result<Vec<u64>> {
-        let keys = self.keys(group, |keys| [&keys.due]);
-        let call = self.shards.read(Script::CountDue, group, keys);
-        let add = |call: ScriptCall, (from, to): &(Minute, Minute)| {
-            call.arg(from.start().as_millis()).arg(to.start().as_millis())
-        };
-        let mut reply = Reply::new(self.shards.call(steps.iter().fold(call, add)).await?)?;
-        steps.iter().map(|_| reply.count()).collect()
-    }
+async fn count_due(shards: &Shards, group: &[Shard], steps: &[(Minute, Minute)]) -> Result<Vec<u64>> {
+    let keys = keys(shards, group, |keys| [&keys.due]);
+    let call = shards.read(Script::CountDue, group, keys);
+    let add = |call: ScriptCall, (from, to): &(Minute, Minute)| {
+        call.arg(from.start().as_millis()).arg(to.start().as_millis())
+    };
+    let mut reply = Reply::new(shards.call(steps.iter().fold(call, add)).await?)?;
+    steps.iter().map(|_| reply.count()).collect()
+}
 
-    /// The jobs of all topics by state.
-    async fn totals(&self) -> Result<Totals> {
-        let mut totals = Totals::default();
-        for part in try_join_all(self.shards.groups().into_iter().map(|group| self.totals_of(group))).await? {
-            totals += part;
-        }
-        Ok(totals)
+/// The jobs of all topics by state.
+async fn totals(shards: &Shards) -> Result<Totals> {
+    let mut totals = Totals::default();
+    for part in try_join_all(shards.groups().into_iter().map(|group| totals_of(shards, group))).await? {
+        totals += part;
     }
+    Ok(totals)
+}
 
-    async fn totals_of(&self, group: Vec<Shard>) -> Result<Totals> {
-        let keys = self.keys(&group, |keys| [&keys.jobs, &keys.due, &keys.leases, &keys.dead_by_time]);
-        let mut reply = Reply::new(self.shards.call(self.shards.read(Script::Totals, &group, keys)).await?)?;
-        let mut totals = Totals::default();
-        for state in State::ALL {
-            *totals.count_mut(state) = reply.count()?;
-        }
-        Ok(totals)
+async fn totals_of(shards: &Shards, group: Vec<Shard>) -> Result<Totals> {
+    let keys = keys(shards, &group, |keys| [&keys.jobs, &keys.due, &keys.leases, &keys.dead_by_time]);
+    let mut reply = Reply::new(shards.call(shards.read(Script::Totals, &group, keys)).await?)?;
+    let mut totals = Totals::default();
+    for state in State::ALL {
+        *totals.count_mut(state) = reply.count()?;
     }
+    Ok(totals)
+}
 
-    /// Some keys of each shard.
-    fn keys<const N: usize>(&self, group: &[Shard], of: impl Fn(&ShardKeys) -> [&Key; N]) -> Vec<Key> {
-        group.iter().flat_map(|shard| of(self.shards.keys.shard(*shard)).map(Clone::clone)).collect()
-    }
+/// Some keys of each shard.
+fn keys<const N: usize>(shards: &Shards, group: &[Shard], of: impl Fn(&ShardKeys) -> [&Key; N]) -> Vec<Key> {
+    group.iter().flat_map(|shard| of(shards.keys.shard(*shard)).map(Clone::clone)).collect()
 }
 
 /// The counts that make up each step: whole hours where there are any, else minutes.

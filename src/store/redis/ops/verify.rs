@@ -1,10 +1,7 @@
 //! Verification: `scripts/verify.lua` compares the records, indexes and counts of every shard, in as many runs as its
 //! size needs; the engine compares the existing keys with the expected ones. Only reads.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use fred::{
     clients::Client,
@@ -34,12 +31,6 @@ const FAULTS_LIMIT: usize = 100;
 /// How many keys the server scans at once.
 const KEYS_PAGE: i64 = 1_000;
 
-/// Verifies all shards.
-pub struct Verifier {
-    shards: Arc<Shards>,
-    settings: Arc<SettingsCache>,
-}
-
 /// The result so far.
 #[derive(Default)]
 struct VerifyProgress {
@@ -56,111 +47,112 @@ impl VerifyProgress {
     }
 }
 
-impl Verifier {
-    pub fn new(shards: Arc<Shards>, settings: Arc<SettingsCache>) -> Self {
-        Self { shards, settings }
+/// Verifies all shards.
+pub async fn verify(shards: &Shards, settings: &SettingsCache) -> Result<Verified> {
+    let mut progress = VerifyProgress::default();
+    for node in shards.router().open_nodes() {
+        let connection = node.connection().map_err(|error| CallFault::classify(&error).into_error())?;
+        scan_keys(shards, connection.client(), &mut progress).await?;
     }
-
-    pub async fn verify(&self) -> Result<Verified> {
-        let mut progress = VerifyProgress::default();
-        for node in self.shards.router().open_nodes() {
-            let connection = node.connection().map_err(|error| CallFault::classify(&error).into_error())?;
-            self.scan_keys(connection.client(), &mut progress).await?;
-        }
-        for shard in self.shards.keys.all() {
-            self.verify_shard(shard, &mut progress).await?;
-        }
-        self.settings.faults().await?.into_iter().for_each(|fault| progress.add_fault(fault));
-        Ok(progress.verified)
+    for shard in shards.keys.all() {
+        verify_shard(shards, shard, &mut progress).await?;
     }
+    settings.faults().await?.into_iter().for_each(|fault| progress.add_fault(fault));
+    Ok(progress.verified)
+}
 
-    /// Scans the keys of a server: collects the outlets, and reports keys that should not exist.
-    async fn scan_keys(&self, client: &Client, progress: &mut VerifyProgress) -> Result<()> {
-        let mut cursor = "0".to_owned();
-        loop {
-            let scan = CustomCommand::new_static("SCAN", ClusterHash::Random, false);
-            let args: Vec<Value> = vec![
-                cursor.into(),
-                "MATCH".into(),
-                self.shards.keys.pattern().into(),
-                "COUNT".into(),
-                KEYS_PAGE.into(),
-            ];
-            let reply: Value =
-                client.custom(scan, args).await.map_err(|error| CallFault::classify(&error).into_error())?;
-            let mut reply = Reply::new(reply)?;
-            cursor = reply.text()?;
-            let mut keys = reply.list()?;
-            while !keys.is_empty() {
-                let key = keys.bytes()?;
-                match self.shards.keys.owner(&key) {
-                    KeyOwner::Outlet(shard, outlet) => {
-                        progress.outlets.entry(shard).or_default().insert(outlet);
-                    }
-                    KeyOwner::Unknown => {
-                        let key = String::from_utf8_lossy(&key);
-                        progress.add_fault(format!("key {key}: it is not of this engine"));
-                    }
-                    KeyOwner::Shard | KeyOwner::Foreign => {}
+/// Scans the keys of a server: collects the outlets, and reports keys that should not exist.
+async fn scan_keys(shards: &Shards, client: &Client, progress: &mut VerifyProgress) -> Result<()> {
+    let mut cursor = "0".to_owned();
+    loop {
+        let scan = CustomCommand::new_static("SCAN", ClusterHash::Random, false);
+        let args: Vec<Value> = vec![
+            cursor.into(),
+            "MATCH".into(),
+            shards.keys.pattern().into(),
+            "COUNT".into(),
+            KEYS_PAGE.into(),
+        ];
+        let reply: Value =
+            client.custom(scan, args).await.map_err(|error| CallFault::classify(&error).into_error())?;
+        let mut reply = Reply::new(reply)?;
+        cursor = reply.text()?;
+        let mut keys = reply.list()?;
+        while !keys.is_empty() {
+            let key = keys.bytes()?;
+            match shards.keys.owner(&key) {
+                KeyOwner::Outlet(shard, outlet) => {
+                    progress.outlets.entry(shard).or_default().insert(outlet);
                 }
-            }
-            if cursor == "0" {
-                return Ok(());
-            }
-        }
-    }
-
-    async fn verify_shard(&self, shard: Shard, progress: &mut VerifyProgress) -> Result<()> {
-        let mut outlets: Vec<Outlet> = progress.outlets.remove(&shard).into_iter().flatten().collect();
-        let (mut step, mut cursor) = (1, "0".to_owned());
-        while step > 0 {
-            let mut reply = Reply::new(self.verify_part(shard, step, &cursor, &outlets).await?)?;
-            let next = (reply.int()?, reply.text()?);
-            let (jobs, stale, set_aside) = (reply.count()?, reply.count()?, reply.count()?);
-            let (faults, ids, mut unknown) = (reply.list()?, reply.list()?, reply.list()?);
-            if !unknown.is_empty() {
-                while !unknown.is_empty() {
-                    outlets.push(unknown.name()?);
+                KeyOwner::Unknown => {
+                    let key = String::from_utf8_lossy(&key);
+                    progress.add_fault(format!("key {key}: it is not of this engine"));
                 }
-                continue;
-            }
-            (step, cursor) = next;
-            progress.verified.jobs += jobs;
-            progress.verified.stale += stale;
-            progress.verified.set_aside += set_aside;
-            self.add_part(shard, faults, ids, progress)?;
-        }
-        Ok(())
-    }
-
-    async fn verify_part(&self, shard: Shard, step: i64, cursor: &str, outlets: &[Outlet]) -> Result<Value> {
-        let keys = self.shards.keys.shard(shard);
-        let mut all: Vec<_> = keys.of_scripts().into_iter().cloned().collect();
-        all.extend(outlets.iter().flat_map(|outlet| [keys.ready(outlet), keys.dead(&outlet.topic)]));
-        let call = self.shards.read(Script::Verify, &[shard], all).arg(step).arg(cursor);
-        let call = outlets.iter().fold(call, |call, outlet| call.arg(outlet_arg(outlet)));
-        self.shards.call(call).await
-    }
-
-    fn add_part(
-        &self,
-        shard: Shard,
-        mut faults: Reply,
-        mut ids: Reply,
-        progress: &mut VerifyProgress,
-    ) -> Result<()> {
-        while !faults.is_empty() {
-            let fault = faults.bytes()?;
-            progress.add_fault(format!("shard {shard}: {}", String::from_utf8_lossy(&fault)));
-        }
-        while !ids.is_empty() {
-            let raw = ids.bytes()?;
-            let id = std::str::from_utf8(&raw).ok().and_then(|text| JobId::parse(text).ok());
-            if id.is_none_or(|id| self.shards.keys.shard_of(&id) != shard) {
-                let id = String::from_utf8_lossy(&raw);
-                progress.add_fault(format!("shard {shard}: job {id}: it does not belong to this shard"));
+                KeyOwner::Shard | KeyOwner::Foreign => {}
             }
         }
-        Ok(())
+        if cursor == "0" {
+            return Ok(());
+        }
     }
+}
+
+async fn verify_shard(shards: &Shards, shard: Shard, progress: &mut VerifyProgress) -> Result<()> {
+    let mut outlets: Vec<Outlet> = progress.outlets.remove(&shard).into_iter().flatten().collect();
+    let (mut step, mut cursor) = (1, "0".to_owned());
+    while step > 0 {
+        let mut reply = Reply::new(verify_part(shards, shard, step, &cursor, &outlets).await?)?;
+        let next = (reply.int()?, reply.text()?);
+        let (jobs, stale, set_aside) = (reply.count()?, reply.count()?, reply.count()?);
+        let (faults, ids, mut unknown) = (reply.list()?, reply.list()?, reply.list()?);
+        if !unknown.is_empty() {
+            while !unknown.is_empty() {
+                outlets.push(unknown.name()?);
+            }
+            continue;
+        }
+        (step, cursor) = next;
+        progress.verified.jobs += jobs;
+        progress.verified.stale += stale;
+        progress.verified.set_aside += set_aside;
+        add_part(shards, shard, faults, ids, progress)?;
+    }
+    Ok(())
+}
+
+async fn verify_part(
+    shards: &Shards,
+    shard: Shard,
+    step: i64,
+    cursor: &str,
+    outlets: &[Outlet],
+) -> Result<Value> {
+    let keys = shards.keys.shard(shard);
+    let mut all: Vec<_> = keys.of_scripts().into_iter().cloned().collect();
+    all.extend(outlets.iter().flat_map(|outlet| [keys.ready(outlet), keys.dead(&outlet.topic)]));
+    let call = shards.read(Script::Verify, &[shard], all).arg(step).arg(cursor);
+    let call = outlets.iter().fold(call, |call, outlet| call.arg(outlet_arg(outlet)));
+    shards.call(call).await
+}
+
+fn add_part(
+    shards: &Shards,
+    shard: Shard,
+    mut faults: Reply,
+    mut ids: Reply,
+    progress: &mut VerifyProgress,
+) -> Result<()> {
+    while !faults.is_empty() {
+        let fault = faults.bytes()?;
+        progress.add_fault(format!("shard {shard}: {}", String::from_utf8_lossy(&fault)));
+    }
+    while !ids.is_empty() {
+        let raw = ids.bytes()?;
+        let id = std::str::from_utf8(&raw).ok().and_then(|text| JobId::parse(text).ok());
+        if id.is_none_or(|id| shards.keys.shard_of(&id) != shard) {
+            let id = String::from_utf8_lossy(&raw);
+            progress.add_fault(format!("shard {shard}: job {id}: it does not belong to this shard"));
+        }
+    }
+    Ok(())
 }

@@ -86,7 +86,7 @@ scripts! {
     CountDue "count_due" [RECORD],
     Timeline "timeline" [RECORD],
     Totals "totals" [RECORD],
-    ListReadyTopics "list_ready_topics" [RECORD],
+    ListReadyOutlets "list_ready_outlets" [RECORD],
     Verify "verify" [RECORD],
     Mend "mend" [RECORD, SHARD],
     ExpireReplaySlots "expire_replay_slots" [RECORD],

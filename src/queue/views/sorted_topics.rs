@@ -2,12 +2,13 @@
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
-use super::{
-    error::Result, oldest_ready::oldest_ready, read_permits::ReadPermits, shared_reading::SharedReading,
-};
 use crate::{
     clock::Clock,
     job::{State, Timestamp, Topic, TopicFilter},
+    queue::{
+        error::Result, views::oldest_ready::oldest_ready, views::read_permits::ReadPermits,
+        views::shared_reading::SharedReading,
+    },
     store::{Store, TopicStats},
 };
 
@@ -41,7 +42,7 @@ impl AllTopics {
 
 /// The latest readings.
 #[derive(Debug)]
-pub(super) struct SortedTopics {
+pub(in crate::queue) struct SortedTopics {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     read_permits: Arc<ReadPermits>,

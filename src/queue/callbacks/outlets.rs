@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use super::{
-    delivery::Delivery,
-    error::{Error, Result},
-    outlet_listener::OutletListener,
-    service::Queue,
-};
 use crate::{
     job::{CallRate, HostNumber, Origin, Outlet, Topic},
+    queue::{
+        callbacks::outlet_listener::OutletListener,
+        error::{Error, Result},
+        pop::delivery::Delivery,
+        service::Queue,
+    },
     store::{Allowed, Claim, TopicConfig, Wait},
 };
 
@@ -37,7 +37,7 @@ impl Queue {
     }
 
     /// Tells the callback loop, and the polls that wait, what the store has announced: `outlet` may have ready jobs.
-    pub(super) fn outlet_ready(&self, outlet: &Outlet) {
+    pub(in crate::queue) fn outlet_ready(&self, outlet: &Outlet) {
         if let Some(listener) = self.outlet_listener.get() {
             listener.ready(outlet);
         }
@@ -47,7 +47,7 @@ impl Queue {
     }
 
     /// Tells the callback loop that the callback of `topic` has changed, or that its delivery was resumed.
-    pub(super) fn topic_changed(&self, topic: &Topic) {
+    pub(in crate::queue) fn topic_changed(&self, topic: &Topic) {
         if let Some(listener) = self.outlet_listener.get() {
             listener.topic_changed(topic);
         }
@@ -132,7 +132,7 @@ impl Queue {
     }
 
     /// Refuses pops of topics whose jobs go to a callback: an empty answer would hide the mistake.
-    pub(super) fn check_pop(&self, topics: &[Topic]) -> Result<()> {
+    pub(in crate::queue) fn check_pop(&self, topics: &[Topic]) -> Result<()> {
         let has_callback = |topic: &&Topic| self.store.topic_config(topic).settings.callback.target.is_some();
         match topics.iter().find(has_callback) {
             Some(topic) => Err(Error::TopicHasCallback { topic: topic.clone() }),

@@ -10,7 +10,7 @@ use std::{
 
 use rustix::fs::OFlags;
 
-use crate::file_kind::BYTE_ORDER_MARK;
+use crate::files::file_kind::BYTE_ORDER_MARK;
 
 /// Largest file accepted, in bytes: enough for a hundred thousand tokens.
 const MAX_BYTES: u64 = 16 * 1_024 * 1_024;

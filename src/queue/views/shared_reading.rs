@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use super::error::Result;
+use crate::queue::error::Result;
 
 /// The result of the last reading. Locked while a caller reads anew, so that the others wait for its result.
 #[derive(Debug)]
-pub(super) struct SharedReading<T>(Mutex<Option<Result<Arc<T>>>>);
+pub(in crate::queue) struct SharedReading<T>(Mutex<Option<Result<Arc<T>>>>);
 
 impl<T> Default for SharedReading<T> {
     fn default() -> Self {

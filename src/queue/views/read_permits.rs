@@ -5,8 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::error::{Error, Result};
-use crate::clock::Clock;
+use crate::{
+    clock::Clock,
+    queue::error::{Error, Result},
+};
 
 /// How long a caller waits until fewer others read.
 const MAX_WAIT: Duration = Duration::from_secs(5);
@@ -16,7 +18,7 @@ const MAX_SCANS: usize = 2;
 
 /// Limits concurrent expensive reads.
 #[derive(Debug)]
-pub(super) struct ReadPermits {
+pub(in crate::queue) struct ReadPermits {
     permits: Semaphore,
     refusal: Error,
     clock: Arc<dyn Clock>,

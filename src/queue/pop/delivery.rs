@@ -31,7 +31,7 @@ pub struct Delivery {
 }
 
 /// What a dropped delivery needs to return its jobs, wherever it is dropped.
-pub(super) struct ReturnContext {
+pub(in crate::queue) struct ReturnContext {
     pub store: Arc<dyn Store>,
     pub clock: Arc<dyn Clock>,
     pub metrics: QueueMetrics,
@@ -67,12 +67,16 @@ impl std::fmt::Debug for ReturnContext {
 }
 
 impl Delivery {
-    pub(super) fn new(jobs: Vec<Reservation>, ends_us: i64, return_context: Arc<ReturnContext>) -> Self {
+    pub(in crate::queue) fn new(
+        jobs: Vec<Reservation>,
+        ends_us: i64,
+        return_context: Arc<ReturnContext>,
+    ) -> Self {
         Self { jobs, ends_us, delay: None, return_context: Some(return_context) }
     }
 
     /// A delivery without jobs.
-    pub(super) fn empty() -> Self {
+    pub(in crate::queue) fn empty() -> Self {
         Self { jobs: Vec::new(), ends_us: i64::MAX, delay: None, return_context: None }
     }
 
@@ -83,13 +87,13 @@ impl Delivery {
     }
 
     /// Total size of the jobs' bodies.
-    pub(super) fn body_bytes(&self) -> usize {
+    pub(in crate::queue) fn body_bytes(&self) -> usize {
         self.jobs.iter().map(|reservation| reservation.job.body.as_bytes().len()).sum()
     }
 
     /// Whether a reservation may have ended already, for example because the process was suspended. Another worker
     /// may hold that job now.
-    pub(super) fn has_ended(&self) -> bool {
+    pub(in crate::queue) fn has_ended(&self) -> bool {
         self.return_context.as_ref().is_some_and(|context| context.clock.now_micros() >= self.ends_us)
     }
 
@@ -128,7 +132,7 @@ impl Delivery {
     }
 
     /// Appends the jobs of `other`.
-    pub(super) fn append(&mut self, mut other: Self) {
+    pub(in crate::queue) fn append(&mut self, mut other: Self) {
         self.jobs.append(&mut other.jobs);
         self.ends_us = self.ends_us.min(other.ends_us);
         self.return_context = self.return_context.take().or(other.return_context.take());

@@ -8,10 +8,10 @@ use std::{
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::error::{Error, Result};
 use crate::{
     job::Topic,
     metrics::{Event, QueueMetrics},
+    queue::error::{Error, Result},
     store::Store,
 };
 
@@ -23,7 +23,7 @@ type Outcome = Option<Result<u64>>;
 
 /// The purges of this process.
 #[derive(Debug)]
-pub(super) struct Purges {
+pub(in crate::queue) struct Purges {
     store: Arc<dyn Store>,
     metrics: QueueMetrics,
     tasks: TaskTracker,

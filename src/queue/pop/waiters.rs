@@ -11,12 +11,12 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::{
-    delivery::{Delivery, ReturnContext},
-    error::{Error, Result},
-};
 use crate::{
     job::{Outlet, Topic, Ttr},
+    queue::{
+        error::{Error, Result},
+        pop::delivery::{Delivery, ReturnContext},
+    },
     store::{Claim, Reservation, TopicConfig, Wait},
 };
 
@@ -25,7 +25,7 @@ const DISPATCH_BATCH: usize = 256;
 
 /// The waiters of all topics.
 #[derive(Debug)]
-pub(super) struct Waiters {
+pub(in crate::queue) struct Waiters {
     return_context: Arc<ReturnContext>,
     max_waiting: usize,
     table: Mutex<WaiterTable>,
@@ -117,7 +117,7 @@ impl Waiter {
 
 /// What a poll asks of a topic.
 #[derive(Debug, Clone)]
-pub(super) struct PopRequest {
+pub(in crate::queue) struct PopRequest {
     pub jobs: usize,
     /// For each of the jobs.
     pub claim: Claim,
@@ -127,7 +127,7 @@ pub(super) struct PopRequest {
 
 /// A poll among the waiters of its topics. Dropping it leaves them.
 #[derive(Debug)]
-pub(super) struct WaiterGuard {
+pub(in crate::queue) struct WaiterGuard {
     waiters: Arc<Waiters>,
     outlets: Vec<Outlet>,
     ticket: u64,

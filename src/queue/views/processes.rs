@@ -11,12 +11,12 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::error::Result;
 use crate::{
     clock::Clock,
-    failure_log::FailureLog,
     job::Timestamp,
+    messages::failure_log::FailureLog,
     metrics::{EventSummary, EventsByTopic, RecentEvents},
+    queue::error::Result,
     store::{self, Notice, NoticeContent, NoticeKind, Store},
 };
 
@@ -48,7 +48,7 @@ pub struct ProcessView {
 
 /// The events of all processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct EventsOfAll {
+pub(in crate::queue) struct EventsOfAll {
     pub minute: EventSummary,
     pub hour: EventSummary,
     /// Those of the minute.
@@ -59,7 +59,7 @@ pub(super) struct EventsOfAll {
 
 /// This process among those of the store.
 #[derive(Debug)]
-pub(super) struct Processes {
+pub(in crate::queue) struct Processes {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     recent: Arc<RecentEvents>,

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::{
-    bulk::{BulkRequest, OperationView},
-    error::Result,
-    service::Queue,
-};
 use crate::{
     job::{JobId, OperationId, State, Timestamp, Topic},
+    queue::{
+        bulk::{BulkRequest, OperationView},
+        error::Result,
+        service::Queue,
+    },
     store::{JobFilter, JobPage, ListPosition, Order},
 };
 
@@ -51,7 +51,7 @@ impl Queue {
     /// Lists jobs as [`Store::list`](crate::store::Store::list) does. Few callers do so at the same time.
     ///
     /// # Errors
-    /// [`Error::Busy`](super::Error::Busy), [`Error::TooManyScans`](super::Error::TooManyScans), or the store's.
+    /// [`Error::Busy`](crate::queue::Error::Busy), [`Error::TooManyScans`](crate::queue::Error::TooManyScans), or the store's.
     pub async fn list(
         &self,
         filter: &JobFilter,
@@ -67,7 +67,7 @@ impl Queue {
     /// Groups the newest dead letters of a topic by their reasons.
     ///
     /// # Errors
-    /// [`Error::Busy`](super::Error::Busy), or the store's.
+    /// [`Error::Busy`](crate::queue::Error::Busy), or the store's.
     pub async fn dead_reasons(&self, topic: &Topic) -> Result<DeadReasons> {
         let _permit = self.read_permits.acquire().await?;
         let filter = JobFilter { topic: Some(topic.clone()), ..JobFilter::all(State::Dead) };
@@ -97,7 +97,7 @@ impl Queue {
     /// return.
     ///
     /// # Errors
-    /// [`Error::TooManyOperations`](super::Error::TooManyOperations), [`Error::Draining`](super::Error::Draining), or the
+    /// [`Error::TooManyOperations`](crate::queue::Error::TooManyOperations), [`Error::Draining`](crate::queue::Error::Draining), or the
     /// store's.
     pub async fn start_operation(&self, request: BulkRequest) -> Result<OperationView> {
         self.operations.start(request).await
@@ -114,7 +114,7 @@ impl Queue {
     /// One of them.
     ///
     /// # Errors
-    /// [`Error::OperationNotFound`](super::Error::OperationNotFound), or the store's.
+    /// [`Error::OperationNotFound`](crate::queue::Error::OperationNotFound), or the store's.
     pub async fn operation(&self, id: &OperationId) -> Result<OperationView> {
         self.operations.find(id).await
     }
@@ -123,7 +123,7 @@ impl Queue {
     /// bounded, and it is returned as it is then.
     ///
     /// # Errors
-    /// [`Error::OperationNotFound`](super::Error::OperationNotFound), or the store's.
+    /// [`Error::OperationNotFound`](crate::queue::Error::OperationNotFound), or the store's.
     pub async fn stop_operation(&self, id: &OperationId) -> Result<OperationView> {
         self.operations.stop(id).await
     }

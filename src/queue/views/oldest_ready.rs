@@ -11,7 +11,10 @@ use crate::{
 const PARALLEL_READS: usize = 16;
 
 /// The due time of the oldest ready job of each topic, which costs a call for each.
-pub(super) async fn oldest_ready(store: &dyn Store, topics: &[&Topic]) -> Result<Vec<Option<Timestamp>>> {
+pub(in crate::queue) async fn oldest_ready(
+    store: &dyn Store,
+    topics: &[&Topic],
+) -> Result<Vec<Option<Timestamp>>> {
     let mut oldest = Vec::with_capacity(topics.len());
     for topics in topics.chunks(PARALLEL_READS) {
         for stats in join_all(topics.iter().map(|topic| store.topic(topic))).await {

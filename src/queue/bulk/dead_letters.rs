@@ -2,15 +2,15 @@
 
 use futures_util::future::try_join_all;
 
-use super::{
-    bulk::{SLICE, parts_of},
-    ended::EndKind,
-    error::Result,
-    service::Queue,
-};
 use crate::{
     job::{Actor, Due, Job, JobId, State, Timestamp, Topic, TopicFilter},
     metrics::Event,
+    queue::{
+        bulk::{SLICE, parts_of},
+        ended::EndKind,
+        error::Result,
+        service::Queue,
+    },
     store::{ChangeJob, Changed, JobChange, JobFilter, ListPosition, ListedJob, Order, SeenJob, Steps},
 };
 

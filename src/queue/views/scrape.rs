@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use tokio::sync::Mutex;
 
-use super::{error::Result, health::StoreHealth, oldest_ready::oldest_ready};
 use crate::{
     clock::Clock,
     job::{State, Topic, TopicFilter, TopicPause},
     metrics::{QueueMetrics, StoreReading, TopicUsage},
+    queue::{error::Result, health::StoreHealth, views::oldest_ready::oldest_ready},
     store::{self, Store, StoreSpace, TopicStats},
 };
 
@@ -18,7 +18,7 @@ const FRESH_US: i64 = 3_000_000;
 
 /// Reads the topics and the space of the store into the metrics.
 #[derive(Debug)]
-pub(super) struct StoreScrape {
+pub(in crate::queue) struct StoreScrape {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     metrics: QueueMetrics,
