@@ -26,7 +26,7 @@ pub struct Limits {
     pub max_wait: Duration,
     /// Most polls waiting at once.
     pub max_waiting: usize,
-    /// Most callers that read lists, reasons, timelines or sorted topics at the same time. It is no setting.
+    /// Most callers that read lists, reasons, timelines or sorted topics at the same time. Not a setting; only tests change it.
     pub max_looks: usize,
     /// Which callbacks are accepted, and what they add to a job.
     pub callbacks: CallbackSettings,

@@ -84,8 +84,8 @@ pub struct RedisSettings {
     pub retry_for: Duration,
     /// Whether the loss of a Redis that was emptied or replaced is accepted at once, not only once an operator does.
     pub accept_empty: bool,
-    /// How long a server of a Cluster may owe a reply before the jobs of the other servers no longer wait for it. Like the
-    /// following three it is no setting, and tests alone choose it.
+    /// How long a server of a Cluster may owe a reply before the jobs of the other servers no longer wait for it. This and
+    /// the following three are not settings; only tests change them.
     pub prompt_timeout: Duration,
     /// How long a connection may owe a reply before it counts as dead and is replaced.
     pub unresponsive_timeout: Duration,

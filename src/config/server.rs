@@ -35,7 +35,7 @@ pub struct ListenerOptions {
     /// How long a client may take to read each 64 KiB of a response.
     pub write_timeout: Duration,
     /// How long a refused client may go on sending before its connection is closed. Closing it at once would lose the
-    /// response (RFC 9112, 9.6). It is no setting, and tests alone choose it.
+    /// response (RFC 9112, 9.6). Not a setting; only tests change it.
     pub linger: Duration,
 }
 
@@ -56,7 +56,7 @@ pub struct HttpOptions {
     /// Most bytes of responses over 4 KiB that clients have not read yet. A response that reports a change is sent even
     /// beyond this, and one larger than this is sent when there is no other.
     pub max_answer_bytes: usize,
-    /// How long the body of a request may take, in addition to the time that its length is given.
+    /// How long the body of a request may take, in addition to a second for each 64 KiB that has arrived.
     pub body_timeout: Duration,
 }
 

@@ -5,8 +5,8 @@
 //!
 //! A new connection gets a permit (`connection_limit.rs`), or a `503` (`refusal.rs`). `connection.rs` runs hyper on
 //! a stream that limits each read and write. The timeouts of a client's connection are keys of section `[server]`,
-//! read by `config/server.rs` and enforced in `io_timeouts.rs`, but for that of a TLS handshake, which `connection.rs`
-//! enforces as it does the time for which a refused client may go on sending (`refusal.rs` beyond the limit).
+//! read by `config/server.rs` and enforced in `io_timeouts.rs`; `connection.rs` enforces that of a TLS handshake. A refused client
+//! may go on sending for two seconds, which is a constant (`connection.rs`, and `refusal.rs` beyond the limit of connections).
 //! Those of a request's body are enforced by `http/middleware/request_body.rs`.
 
 pub(crate) mod byte_budget;

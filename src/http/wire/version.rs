@@ -10,7 +10,7 @@ use crate::{
     queue::{EngineInfo, Limits},
 };
 
-/// The versions that run here, the durability of acknowledged changes, and the limits, those that are settings by their names.
+/// The versions that run here, the durability of acknowledged changes, and the limits. A limit that is a setting has its name.
 pub fn response(engine: &EngineInfo, queue: &Limits, server: &HttpOptions) -> Response {
     json::object_response(|object| {
         object.text("name", env!("CARGO_PKG_NAME"));

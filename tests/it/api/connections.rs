@@ -135,7 +135,7 @@ async fn trap_a_connection_that_never_ends_its_headers_is_cut() {
 }
 
 #[tokio::test]
-async fn each_wait_for_a_client_has_its_own_timeout() {
+async fn each_wait_for_a_client_ends_and_is_counted_by_its_kind() {
     let long = Duration::from_secs(3_600);
     let without_timeouts =
         ListenerOptions { header_timeout: long, keep_alive_timeout: long, ..ListenerOptions::default() };

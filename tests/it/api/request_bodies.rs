@@ -20,17 +20,18 @@ async fn a_whole_body_has_a_timeout() {
     let options = HttpOptions { body_timeout: 3 * SOON, ..HttpOptions::default() };
     let (server, clock) = (Server::start(options).await, SystemClock::new());
     let mut client = server.connect().await;
-    // All parts together are given a tenth of a second more.
-    let part = "x".repeat(64);
+    // A second is given for each part that has arrived.
+    const PACE: Duration = Duration::from_millis(1_200);
+    let part = "x".repeat(64 * 1_024);
     let head =
-        post("/jobs", "").replace("Content-Length: 0", &format!("Content-Length: {}", 100 * part.len()));
+        post("/jobs", "").replace("Content-Length: 0", &format!("Content-Length: {}", 10 * part.len()));
     client.send(&head).await;
-    // Each part arrives in time, but all of them together take seconds.
-    while server.connections_cut("body") == 0 {
-        if client.try_send(&part).await.is_err() {
+    // Each part arrives in time, and all of them together do not.
+    for _ in 0..10 {
+        if server.connections_cut("body") > 0 || client.try_send(&part).await.is_err() {
             break;
         }
-        clock.sleep(SOON).await;
+        clock.sleep(PACE).await;
     }
     client.read_response().await.expect(408);
     assert_eq!(server.connections_cut("body"), 1);

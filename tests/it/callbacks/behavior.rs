@@ -25,7 +25,7 @@ const MANY: usize = 1_000;
 const BATCH: usize = 1_000;
 /// Jobs of a host that fails that an outlet reserves at once to postpone them.
 const MOST_POSTPONED: usize = 64;
-/// `callbacks.connect_timeout` by default, and the default timeout of a call.
+/// How long a connection may take, and the default timeout of a call.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(30);
 

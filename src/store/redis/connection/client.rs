@@ -242,7 +242,7 @@ impl ServerConnection {
         self.state.aborted.cancel();
     }
 
-    /// Like [`abort`](Self::abort), because its server is a replica, which is the cause that calls get.
+    /// Closes the connection at once because its server is a replica. Calls on it fail with that reason.
     pub fn abort_at_replica(&self) {
         let _ = self.state.cause.set(FredError::new(ErrorKind::Canceled, READ_ONLY_REPLICA));
         self.abort();

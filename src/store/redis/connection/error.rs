@@ -33,7 +33,7 @@ pub enum CallFault {
     Damaged(String),
 }
 
-/// What a server is that takes no writes because of its role.
+/// The reason for which a replica refuses writes.
 pub const READ_ONLY_REPLICA: &str = "Redis is a read-only replica";
 /// What the error of a fenced shard means.
 const MOVED_AWAY: &str = "its jobs are moved to another store";

@@ -66,8 +66,8 @@ impl ReconnectingConnection {
         }
     }
 
-    /// Replaces a connection that works, because its server is no longer a primary. Until there is another one, that is why
-    /// calls fail.
+    /// Replaces a connection that works, because its server is no longer a primary. Calls fail with that reason until another
+    /// connection is open, or cannot be opened.
     pub fn reopen(&self) {
         if let Ok(connection) = self.connection() {
             connection.abort_at_replica();

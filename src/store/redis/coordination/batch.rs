@@ -15,7 +15,7 @@ use crate::{
     clock::Clock,
     store::{
         Error, Result,
-        redis::{context::EngineContext, keys::Shard, time::micros},
+        redis::{context::EngineContext, keys::Shard, options::Options, time::micros},
     },
 };
 
@@ -119,9 +119,11 @@ impl<C: BatchCall> CallBatcher<C> {
 }
 
 impl<C: BatchCall> BatcherState<C> {
-    /// How long a call may take, with its retries.
+    /// How long a call may take, with its retries and the wait for replicas.
     fn longest_call(&self) -> Duration {
-        self.context.options.retry_for.max(self.context.options.command_timeout)
+        let Options { retry_for, command_timeout, wait_replicas, wait_timeout, .. } = *self.context.options;
+        let waits = if wait_replicas > 0 { wait_timeout } else { Duration::ZERO };
+        retry_for.max(command_timeout + waits)
     }
 
     fn lock(&self, shard: Shard) -> MutexGuard<'_, BatchQueue<C>> {

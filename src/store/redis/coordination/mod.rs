@@ -31,7 +31,7 @@
 //! # Servers that do not reply
 //!
 //! Each shard of a Cluster is promoted and swept at its own pace. A server whose reply is outstanding for
-//! `redis.prompt_timeout` is asked last until it replies (`unresponsive.rs`), so that it delays only its own jobs.
+//! `prompt_timeout` (150 ms) is asked last until it replies (`unresponsive.rs`), so that it delays only its own jobs.
 //! Any one server delivers the announcements.
 //!
 //! # The store's identity

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::future::{join_all, try_join_all};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::{
     notifier::Notifier,
@@ -28,8 +28,8 @@ use crate::{
 /// reply to an older call was in flight, or before this process subscribed.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Time until shards that did not answer are probed again.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Shortest and longest time until shards that did not answer are probed again: as soon as a server replies again in between.
+const RETRY_INTERVAL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// Most outlets that one run of the script counts.
 const OUTLETS_SLICE: usize = 100;
@@ -72,6 +72,7 @@ impl ReadyProbe {
     /// Probes some outlets, and notifies the listener of those with ready jobs, and of all if no shard answered. While
     /// only some shards answer, the probe is repeated.
     async fn probe_for_waiters(self: &Arc<Self>, outlets: &[Outlet]) {
+        let recoveries = self.shards.recoveries();
         let probes = self.shards.groups().into_iter().map(|group| async move {
             if self.shards.is_unresponsive(group[0]) {
                 return false;
@@ -92,15 +93,17 @@ impl ReadyProbe {
                 self.notifier.ready(outlet);
             }
         } else if self.queue.add_partial(outlets) {
-            self.shards.context().spawn(self.clone().repeat_partial());
+            self.shards.context().spawn(self.clone().repeat_partial(recoveries));
         }
     }
 
-    /// Notifies waiting callers after a pause, or as soon as a server replies again, so that they request another probe.
-    async fn repeat_partial(self: Arc<Self>) {
+    /// Notifies waiting callers after a pause, or when a server replies again, so that they request another probe.
+    async fn repeat_partial(self: Arc<Self>, mut recoveries: watch::Receiver<()>) {
+        let (context, (shortest, longest)) = (self.shards.context(), RETRY_INTERVAL);
+        context.sleep_unless_closing(shortest).await;
         tokio::select! {
-            _ = self.shards.context().sleep_unless_closing(RETRY_INTERVAL) => {}
-            () = self.shards.recovered() => {}
+            _ = context.sleep_unless_closing(longest - shortest) => {}
+            _ = recoveries.changed() => {}
         }
         self.queue.take_partial().iter().for_each(|outlet| self.notifier.ready(outlet));
     }

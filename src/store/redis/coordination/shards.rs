@@ -11,7 +11,7 @@ use fred::{
     bytes_utils::Str,
     types::{Key, Value},
 };
-use tokio::sync::futures::Notified;
+use tokio::sync::watch;
 
 use super::{
     replay_slots::{ReplaySlot, ReplaySlots},
@@ -211,9 +211,9 @@ impl Shards {
                 .is_some_and(|server| self.unresponsive.contains(&server))
     }
 
-    /// Completes when a server replies again that did not, so that its shards are no longer unresponsive.
-    pub fn recovered(&self) -> Notified<'_> {
-        self.unresponsive.recovered()
+    /// A receiver that changes when a server replies again that did not, from this call on.
+    pub fn recoveries(&self) -> watch::Receiver<()> {
+        self.unresponsive.recoveries()
     }
 
     /// Awaits a call about a shard, and remembers whether its server replies.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use fred::types::config::Server;
-use tokio::sync::{Notify, futures::Notified};
+use tokio::sync::watch;
 
 use crate::{
     clock::Clock,
@@ -24,8 +24,8 @@ pub struct UnresponsiveServers {
     servers: Mutex<HashSet<Server>>,
     /// Whether there are any, so that no call takes the lock while all servers reply.
     any: AtomicBool,
-    /// Notified when a server replies again.
-    recovered: Notify,
+    /// Changed when a server replies again.
+    recovered: watch::Sender<()>,
 }
 
 impl UnresponsiveServers {
@@ -37,9 +37,9 @@ impl UnresponsiveServers {
         self.lock().contains(server)
     }
 
-    /// Completes when one of these servers replies again.
-    pub fn recovered(&self) -> Notified<'_> {
-        self.recovered.notified()
+    /// A receiver that changes when one of these servers replies again, from this call on.
+    pub fn recoveries(&self) -> watch::Receiver<()> {
+        self.recovered.subscribe()
     }
 
     /// Awaits a call to `server`, and remembers whether it is unresponsive.
@@ -81,7 +81,7 @@ impl UnresponsiveServers {
         self.any.store(!servers.is_empty(), Ordering::Relaxed);
         drop(servers);
         if recovered {
-            self.recovered.notify_waiters();
+            self.recovered.send_replace(());
         }
     }
 
@@ -92,20 +92,21 @@ impl UnresponsiveServers {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt;
-
     use super::*;
 
     #[test]
-    fn a_server_that_replies_again_is_announced_once() {
+    fn a_server_that_replies_again_is_announced_once_also_to_a_receiver_that_did_not_wait() {
         let (servers, server) = (UnresponsiveServers::default(), Server::new("a", 1));
+        let mut recoveries = servers.recoveries();
         let is_announced_by = |unresponsive| {
-            let mut recovered = pin!(servers.recovered());
-            recovered.as_mut().enable();
             servers.mark(&server, unresponsive);
-            recovered.now_or_never().is_some()
+            let announced = recoveries.has_changed().expect("there is a sender");
+            recoveries.mark_unchanged();
+            announced
         };
-        let announced: Vec<bool> = [false, true, true, false, false].map(is_announced_by).to_vec();
-        assert_eq!(announced, [false, false, false, true, false]);
+        assert_eq!(
+            [false, true, true, false, false].map(is_announced_by),
+            [false, false, false, true, false]
+        );
     }
 }

@@ -121,12 +121,10 @@ impl Reserver {
         let (probe, outlet) = (self.probe.clone(), pop.outlet.clone());
         // Spawned: its result is kept for later pops, even if this one no longer waits for it.
         let mut probing = context.spawn(async move { probe.probe(&outlet).await });
-        let ready_shards = &self.notifier.ready_shards;
+        let (ready_shards, mut recoveries) = (&self.notifier.ready_shards, self.shards.recoveries());
         loop {
             let mut changed = pin!(ready_shards.changed());
             changed.as_mut().enable();
-            let mut recovered = pin!(self.shards.recovered());
-            recovered.as_mut().enable();
             let now_us = context.now_us();
             let late = now_us >= prompt_us;
             if late && ready_shards.contains_any(pop.outlet, |shard| !self.shards.is_unresponsive(shard)) {
@@ -139,7 +137,7 @@ impl Reserver {
                 }
                 () = context.clock.sleep(between(now_us, prompt_us)), if !late && prompt_us < i64::MAX => {}
                 () = changed, if late => {}
-                () = recovered, if late => {}
+                Ok(()) = recoveries.changed(), if late => {}
             }
         }
     }

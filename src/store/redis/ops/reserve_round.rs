@@ -83,11 +83,10 @@ impl<'a> ReserveRound<'a> {
             if single_primary { i64::MAX } else { self.began_us.saturating_add(micros(prompt)) };
         let mut probed = false;
         let ready_shards = &self.reserver.notifier.ready_shards;
+        let mut recoveries = self.reserver.shards.recoveries();
         while self.answered < self.asked.len() {
             let mut changed = std::pin::pin!(ready_shards.changed());
             changed.as_mut().enable();
-            let mut recovered = std::pin::pin!(self.reserver.shards.recovered());
-            recovered.as_mut().enable();
             let now_us = clock.now_micros();
             let late = now_us >= prompt_us;
             if late {
@@ -113,7 +112,8 @@ impl<'a> ReserveRound<'a> {
                 () = clock.sleep(between(now_us, self.end_us)), if self.end_us < i64::MAX => break,
                 () = clock.sleep(between(now_us, prompt_us)), if !late && prompt_us < i64::MAX => {}
                 () = changed, if late => {}
-                () = recovered, if late => {}
+                // A probe that left its server out found none of its jobs.
+                Ok(()) = recoveries.changed(), if late => probed = false,
             }
         }
         self.finish()
