@@ -51,7 +51,8 @@ fn the_second_signal_ends_commands_and_gives_their_jobs_back_at_once(site: &Site
 fn the_third_signal_kills_commands() {
     let site = Site::new(Engine::Embedded);
     site.add("a", json!({}));
-    let line = "trap 'echo asked' TERM; echo self $$; while :; do sleep 1000; done";
+    // Not `sleep` alone: a signal just before the shell starts it would wait for its end.
+    let line = "trap 'echo asked' TERM; echo self $$; while :; do sleep 1000 & wait; done";
     let mut worker = site.worker(&["--kill-after", "1h"], line);
     let command = worker.wait_for_pid("self");
     for (signal, seen) in [
