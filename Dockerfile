@@ -19,18 +19,18 @@ RUN cargo install --locked --version 0.7.7 cargo-auditable
 # Compile the dependencies alone first, so that a change of the source does not compile them again.
 COPY Cargo.toml Cargo.lock ./
 COPY bench/Cargo.toml bench/
-COPY client/Cargo.toml client/
-RUN mkdir -p src bench/src client/src empty \
+COPY clients/rust/Cargo.toml clients/rust/
+RUN mkdir -p src bench/src clients/rust/src empty \
  && echo 'fn main() {}' > src/main.rs \
- && touch src/lib.rs bench/src/lib.rs client/src/lib.rs \
+ && touch src/lib.rs bench/src/lib.rs clients/rust/src/lib.rs \
  && cargo auditable build --profile dist --locked \
- && rm -r src bench/src client/src
+ && rm -r src bench/src clients/rust/src
 COPY . .
 # The commit for `linger --version`; the context has no .git. Declared here, so that a new commit does not
 # compile the dependencies again.
 ARG LINGER_COMMIT=
 # cargo compares modification times, and the copied files may be older than the build above.
-RUN touch src/main.rs src/lib.rs bench/src/lib.rs client/src/lib.rs \
+RUN touch src/main.rs src/lib.rs bench/src/lib.rs clients/rust/src/lib.rs \
  && cargo auditable build --profile dist --locked \
  && strip --keep-section=.dep-v0 target/dist/linger
 

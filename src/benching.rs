@@ -1,4 +1,4 @@
-//! What the component benchmarks (`benches/`) measure: parts that are otherwise private to the crate. Built for
+//! What the component benchmarks (`bench/benches`) measure: parts that are otherwise private to the crate. Built for
 //! tests and with the feature `benching` only.
 
 pub use crate::{

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// Where the sources of the three packages are.
-pub const SOURCES: [&str; 3] = ["src", "bench/src", "client/src"];
+pub const SOURCES: [&str; 3] = ["src", "bench/src", "clients/rust/src"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

@@ -1,4 +1,5 @@
-//! Components by themselves, in one thread and without a disk: `cargo bench --features benching --bench components`.
+//! Components by themselves, in one thread and without a disk: `cargo bench --package linger-bench --features
+//! criterion,linger/benching --bench components`.
 
 use std::hint::black_box;
 

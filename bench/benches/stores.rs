@@ -1,8 +1,8 @@
 //! Every operation of the stores, 64 jobs to a call, with a backlog of jobs that are due in a day. Nothing is
 //! synced, so that the engine is measured and not the disk.
 //!
-//! `cargo bench --bench stores`; in the environment, `LINGER_BENCH_PENDING` lists the backlogs
-//! (default 10000), and `LINGER_BENCH_REDIS_URL` names a Redis of its own to measure as well.
+//! `cargo bench --package linger-bench --features criterion --bench stores`; in the environment, `LINGER_BENCH_PENDING`
+//! lists the backlogs (default 10000), and `LINGER_BENCH_REDIS_URL` names a Redis of its own to measure as well.
 
 use std::{sync::Arc, time::Duration};
 
