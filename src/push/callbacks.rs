@@ -32,10 +32,10 @@ const MAX_SLEEP: Duration = Duration::from_secs(60);
 
 /// Calls the endpoints of jobs. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Callbacks(pub(super) Arc<Shared>);
+pub struct Callbacks(pub(super) Arc<CallbackState>);
 
 /// What the loop and the calls share.
-pub(super) struct Shared {
+pub(super) struct CallbackState {
     pub queue: Arc<Queue>,
     pub caller: Caller,
     pub settings: CallbackSettings,
@@ -52,13 +52,13 @@ pub(super) struct Shared {
     log: FailureLog,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for CallbackState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Callbacks")
     }
 }
 
-impl OutletListener for Shared {
+impl OutletListener for CallbackState {
     fn ready(&self, outlet: &Outlet) {
         if self.is_for_workers(outlet) {
             return;
@@ -85,7 +85,7 @@ impl Callbacks {
         metrics: QueueMetrics,
     ) -> Self {
         let ring = Ring::new(count(settings.max_calls), count(settings.max_calls_per_host));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(CallbackState {
             queue,
             caller,
             settings,
@@ -168,7 +168,7 @@ impl Callbacks {
     }
 }
 
-impl Shared {
+impl CallbackState {
     pub fn ring(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().expect("no code panics while it holds the ring")
     }

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     apply::apply_outcome,
     call::{Answer, Prepared, Request, UnreadBody},
-    callbacks::{Shared, call_ttr},
+    callbacks::{CallbackState, call_ttr},
     failure::CallFailure,
     outcome::{self, Outcome},
     permit::CallPermit,
@@ -21,7 +21,7 @@ use crate::{
     queue::{Delivery, Reservation, TopicConfig},
 };
 
-impl Shared {
+impl CallbackState {
     /// Calls for the job of `delivery`, and applies the outcome. A job that cannot be called now gives itself back, and the
     /// attempt is not counted.
     pub(super) async fn deliver(

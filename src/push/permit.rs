@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::{
-    callbacks::{STORE_PAUSE_US, Shared},
+    callbacks::{CallbackState, STORE_PAUSE_US},
     ring::{Admission, CallTicket, ReservedJob, RestChange, Turn},
     window::Signal,
 };
 use crate::job::{Now, Origin, Outlet};
 
-impl Shared {
+impl CallbackState {
     /// Takes charge of a turn.
     pub(super) fn guard(self: &Arc<Self>, turn: Turn) -> TurnGuard {
         TurnGuard { shared: self.clone(), turn: Some(turn) }
@@ -18,7 +18,7 @@ impl Shared {
 
 /// A turn, which returns its permits also if its task panics.
 pub(super) struct TurnGuard {
-    shared: Arc<Shared>,
+    shared: Arc<CallbackState>,
     turn: Option<Turn>,
 }
 
@@ -58,7 +58,7 @@ impl Drop for TurnGuard {
 
 /// A place among the calls in progress, which is returned also if the call's task panics.
 pub(super) struct CallPermit {
-    shared: Arc<Shared>,
+    shared: Arc<CallbackState>,
     ticket: Option<CallTicket>,
 }
 

@@ -43,9 +43,9 @@ pub(super) type Found = Result<Arc<[IpAddr]>, CallFailure>;
 
 /// Looks up names for many callers. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Names(Arc<Shared>);
+pub(super) struct Names(Arc<NameCache>);
 
-struct Shared {
+struct NameCache {
     resolver: Arc<dyn Resolver>,
     clock: Arc<dyn Clock>,
     permits: LookupPermits,
@@ -101,7 +101,7 @@ impl Names {
 
     pub fn new(resolver: Arc<dyn Resolver>, clock: Arc<dyn Clock>) -> Self {
         let (permits, changed) = (LookupPermits::new(), Notify::new());
-        Self(Arc::new(Shared { resolver, clock, permits, entries: Mutex::default(), changed }))
+        Self(Arc::new(NameCache { resolver, clock, permits, entries: Mutex::default(), changed }))
     }
 
     /// Begins to look up a name for a topic, unless its addresses are known or it is being looked up. Waits for a
@@ -139,7 +139,7 @@ impl Names {
     }
 }
 
-impl Shared {
+impl NameCache {
     fn begun(&self, entries: &Entries, name: &Arc<str>) -> Option<Lookup> {
         let progress = match entries.by_name.get(name)? {
             Entry::Known { found, until_us } if self.clock.now_micros() < *until_us => {

@@ -20,7 +20,7 @@ use super::{
     pop::{delivery::ReturnContext, waiters::Waiters},
     timer::Timer,
     views::{
-        Views, processes::Processes, read_permits::ReadPermits, scrape::StoreScrape,
+        Timelines, processes::Processes, read_permits::ReadPermits, scrape::StoreScrape,
         sorted_topics::SortedTopics,
     },
 };
@@ -45,7 +45,7 @@ pub struct Queue {
     health: StoreHealth,
     timer: Timer,
     scrape: StoreScrape,
-    pub(super) views: Views,
+    pub(super) timelines: Timelines,
     pub(super) sorted_topics: Arc<SortedTopics>,
     pub(super) read_permits: Arc<ReadPermits>,
     pub(super) scan_permits: ReadPermits,
@@ -137,7 +137,12 @@ impl Queue {
             health: StoreHealth::new(store.clone(), clock.clone(), metrics.clone(), operation_failed),
             timer: Timer::new(store.clone(), clock.clone(), metrics.clone()),
             scrape: StoreScrape::new(store.clone(), clock.clone(), metrics.clone()),
-            views: Views::new(store.clone(), clock.clone(), read_permits.clone(), sorted_topics.clone()),
+            timelines: Timelines::new(
+                store.clone(),
+                clock.clone(),
+                read_permits.clone(),
+                sorted_topics.clone(),
+            ),
             sorted_topics,
             operations: Operations::new(
                 store.clone(),

@@ -70,7 +70,7 @@ impl Queue {
     /// # Errors
     /// [`Error::Busy`] when others read for long, or the store's.
     pub async fn timeline(&self, of: TimelineOf, span: Span) -> Result<Arc<TimelineView>> {
-        self.views.timeline(of, span).await
+        self.timelines.timeline(of, span).await
     }
 
     /// All jobs by state, which may be as old as two seconds, and the events of all processes.
@@ -79,7 +79,7 @@ impl Queue {
     /// [`Error::Busy`], or the store's.
     pub async fn stats(&self) -> Result<StatsView> {
         let minute = Span::new(Minute::containing(self.clock.now()), 1, 1).expect("a minute is a span");
-        let view = self.views.timeline(TimelineOf::All, minute).await?;
+        let view = self.timelines.timeline(TimelineOf::All, minute).await?;
         let EventsOfAll { minute, hour, by_topic, processes } = self.processes.events().await?;
         Ok(StatsView { now: view.now, totals: view.timeline.totals, minute, hour, by_topic, processes })
     }

@@ -81,7 +81,7 @@ type Kept = Arc<SharedReading<TimelineView>>;
 
 /// Timelines that were read a moment ago.
 #[derive(Debug)]
-pub(super) struct Views {
+pub(super) struct Timelines {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     read_permits: Arc<ReadPermits>,
@@ -89,7 +89,7 @@ pub(super) struct Views {
     timelines: KeptTimelines,
 }
 
-impl Views {
+impl Timelines {
     pub fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,

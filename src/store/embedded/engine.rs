@@ -29,8 +29,8 @@ use super::{
         verify_sql::set_aside_count,
     },
     writer::{
+        published::{LOCKED, PublishedState},
         request::{ReserveRequest, WriteRequest},
-        shared::{LOCKED, SharedState},
         write_queue::WriteQueue,
     },
 };
@@ -49,7 +49,7 @@ use crate::{
 #[derive(Debug)]
 pub struct EmbeddedStore {
     pub(crate) queue: Arc<WriteQueue>,
-    pub(crate) shared: Arc<SharedState>,
+    pub(crate) published: Arc<PublishedState>,
     pub(crate) options: Arc<Options>,
     pub(crate) writer: Mutex<Option<JoinHandle<Result<()>>>>,
     pub(crate) closed: OnceCell<Result<()>>,
@@ -80,7 +80,7 @@ impl EmbeddedStore {
         let (request, reply) = WriteRequest::new(change);
         // A request that is dropped did not run: the queue is closed or the writer gone.
         let _ = self.queue.push(request, jobs, bytes).await;
-        reply.await.unwrap_or_else(|_| Err(self.shared.stop_error()))
+        reply.await.unwrap_or_else(|_| Err(self.published.stop_error()))
     }
 }
 
@@ -120,11 +120,11 @@ impl Store for EmbeddedStore {
         let reserve = move |txn: &mut WriteTxn<'_>| ops::reserve(txn, &outlet, &claims);
         let (request, reservations) = ReserveRequest::new(&self.queue, reserve);
         let _ = self.queue.push(request, jobs, 0).await;
-        reservations.receive().await.unwrap_or_else(|| Err(self.shared.stop_error()))
+        reservations.receive().await.unwrap_or_else(|| Err(self.published.stop_error()))
     }
 
     fn may_have_ready(&self, outlet: &Outlet) -> bool {
-        self.shared.may_have_ready(outlet)
+        self.published.may_have_ready(outlet)
     }
 
     fn host_number(&self, origin: &Origin) -> HostNumber {
@@ -132,12 +132,12 @@ impl Store for EmbeddedStore {
     }
 
     async fn ready_outlets(&self) -> Result<Vec<Outlet>> {
-        self.shared.check()?;
-        Ok(self.shared.ready_outlets())
+        self.published.check()?;
+        Ok(self.published.ready_outlets())
     }
 
     async fn allow(&self, topic: &Topic, rate: CallRate, want: usize) -> Result<Allowed> {
-        self.shared.check()?;
+        self.published.check()?;
         Ok(self.rate_limits.allow(topic, rate, want))
     }
 
@@ -166,7 +166,7 @@ impl Store for EmbeddedStore {
     }
 
     fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig> {
-        self.shared.config(topic)
+        self.published.config(topic)
     }
 
     async fn topics(
@@ -216,7 +216,7 @@ impl Store for EmbeddedStore {
     async fn records(&self) -> Result<Box<dyn RecordReader>> {
         let (dir, clock) = (self.options.data_dir.clone(), self.clock.clone());
         let opened = tokio::task::spawn_blocking(move || read_records(&dir, &*clock)).await;
-        let opened = opened.map_err(|_cancelled| self.shared.stop_error())?;
+        let opened = opened.map_err(|_cancelled| self.published.stop_error())?;
         opened.map_err(|error| Error::Unavailable(error.to_string()))
     }
 
@@ -241,7 +241,7 @@ impl Store for EmbeddedStore {
         let path = self.options.data_dir.join(DB_FILE);
         // On a connection of its own, because it may take long and does not need memory.
         let lines = tokio::task::spawn_blocking(move || check_file(&path)).await;
-        for line in lines.map_err(|_cancelled| self.shared.stop_error())? {
+        for line in lines.map_err(|_cancelled| self.published.stop_error())? {
             faults.add(|| line);
         }
         Ok(Verified { jobs, stale: 0, set_aside, faults: faults.into_sentences() })
@@ -250,7 +250,7 @@ impl Store for EmbeddedStore {
     /// Goes once through the writer, which checks that its files are in place and reads the free space. Refusing adds for
     /// lack of space is no failure: finishing and deleting still work, which a process taken out of service could not do.
     async fn check(&self) -> Result<()> {
-        self.shared.check()?;
+        self.published.check()?;
         let check = |txn: &mut WriteTxn<'_>| {
             txn.space.level();
             Ok(if txn.db.is_locked_out()? { Err(Error::refused(LOCKED)) } else { Ok(()) })
@@ -260,14 +260,14 @@ impl Store for EmbeddedStore {
 
     fn degraded(&self) -> Vec<Degraded> {
         let clock = clock_behind(self.clock.wall_ahead_ms());
-        let space = self.shared.space().degraded();
-        [space, self.shared.blocked_log(), clock].into_iter().flatten().collect()
+        let space = self.published.space().degraded();
+        [space, self.published.blocked_log(), clock].into_iter().flatten().collect()
     }
 
     async fn space(&self) -> Result<StoreSpace> {
         let options = self.options.clone();
         let read = tokio::task::spawn_blocking(move || store_space(&options)).await;
-        read.map_err(|_cancelled| self.shared.stop_error())
+        read.map_err(|_cancelled| self.published.stop_error())
     }
 
     async fn close(&self) -> Result<()> {

@@ -32,7 +32,7 @@
 //! Each call of the trait, also one that only reads, is an operation in the queue of the writer. Only memory knows
 //! the state of a job, and memory belongs to the writer's thread. So a read sees every acknowledged change, and
 //! writes need no lock. Some calls do without the queue: `may_have_ready`, `ready_outlets` and `topic_config` read
-//! what the writer has published (`writer/shared.rs`); notices (`notice_board.rs`) and the rates of calls
+//! what the writer has published (`writer/published.rs`); notices (`notice_board.rs`) and the rates of calls
 //! (`rate_limits.rs`) are only in memory; an export and a backup read by connections of their own.
 //!
 //! After the commit, and before the replies, the writer calls the store's listener: `ready` for each outlet that

@@ -19,7 +19,7 @@ use super::{
     rate_limits::RateLimits,
     recovery::open::StoreOpener,
     writer::{
-        checkpoint::Checkpointer, commit::Writer, interval_sync::IntervalSync, shared::SharedState,
+        checkpoint::Checkpointer, commit::Writer, interval_sync::IntervalSync, published::PublishedState,
         vacuum::Vacuum, write_queue::WriteQueue,
     },
 };
@@ -89,22 +89,22 @@ impl Start {
     pub fn open(&self) -> Result<(Writer, EmbeddedStore), OpenError> {
         let opener = StoreOpener::new(&self.options, &*self.clock, &self.metrics);
         let store = opener.open()?;
-        let shared = Arc::new(SharedState::default());
-        store.ready.iter().for_each(|outlet| shared.set_ready(outlet, true));
-        store.configs.into_iter().for_each(|(topic, config)| shared.set_config(topic, config));
+        let published = Arc::new(PublishedState::default());
+        store.ready.iter().for_each(|outlet| published.set_ready(outlet, true));
+        store.configs.into_iter().for_each(|(topic, config)| published.set_config(topic, config));
         let durability = self.options.durability;
         let checkpoints = Checkpointer::start(&opener.db_path, durability)?;
         let syncer = match durability {
             Durability::Interval(every) => {
                 let (clock, metrics) = (self.clock.clone(), self.metrics.clone());
-                Some(IntervalSync::start(&opener.wal_path, every, clock, metrics, shared.clone())?)
+                Some(IntervalSync::start(&opener.wal_path, every, clock, metrics, published.clone())?)
             }
             Durability::Always | Durability::Os => None,
         };
         let queue = Arc::new(WriteQueue::new());
         let engine = EmbeddedStore {
             queue: queue.clone(),
-            shared: shared.clone(),
+            published: published.clone(),
             options: self.options.clone(),
             writer: Mutex::new(None),
             closed: OnceCell::new(),
@@ -117,7 +117,7 @@ impl Start {
             db: store.db,
             memory: store.memory,
             queue,
-            shared,
+            published,
             disk: DiskSpace::new(self.options.clone()),
             options: self.options.clone(),
             clock: self.clock.clone(),

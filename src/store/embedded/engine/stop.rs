@@ -11,13 +11,13 @@ impl EmbeddedStore {
     }
 
     pub(super) async fn stop(&self) -> Result<()> {
-        self.shared.request_clean_stop();
+        self.published.request_clean_stop();
         self.queue.close();
         let writer = self.lock_writer().take();
         let stopped = tokio::task::spawn_blocking(move || writer.map_or(Ok(Ok(())), JoinHandle::join));
         match stopped.await {
             Ok(Ok(result)) => result,
-            Ok(Err(_panic)) => Err(self.shared.stop_error()),
+            Ok(Err(_panic)) => Err(self.published.stop_error()),
             Err(_cancelled) => Err(Error::Unavailable("the stop was interrupted".to_owned())),
         }
     }

@@ -11,8 +11,8 @@ use rusqlite::ErrorCode;
 use super::{
     checkpoint::Checkpointer,
     interval_sync::IntervalSync,
+    published::{LOCKED, PublishedState},
     request::WriteRequest,
-    shared::{LOCKED, SharedState},
     vacuum::Vacuum,
     write_queue::{NextGroup, Operation, WaitFor, WriteQueue},
 };
@@ -43,7 +43,7 @@ pub(crate) struct Writer {
     pub db: Db,
     pub memory: Memory,
     pub queue: Arc<WriteQueue>,
-    pub shared: Arc<SharedState>,
+    pub published: Arc<PublishedState>,
     pub options: Arc<Options>,
     pub clock: Arc<dyn Clock>,
     pub listener: Arc<dyn Listener>,
@@ -70,13 +70,13 @@ pub(crate) struct Writer {
 /// Closes the queue however the thread ends, also by a panic, so that no caller waits forever.
 struct CloseQueueOnDrop {
     queue: Arc<WriteQueue>,
-    shared: Arc<SharedState>,
+    published: Arc<PublishedState>,
 }
 
 impl Drop for CloseQueueOnDrop {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.shared.fail("the writer thread panicked", &"the log says where");
+            self.published.fail("the writer thread panicked", &"the log says where");
         }
         self.queue.abandon();
     }
@@ -85,7 +85,7 @@ impl Drop for CloseQueueOnDrop {
 impl Writer {
     /// Runs until the queue is closed and empty. An error means that the store was not closed cleanly.
     pub fn run(mut self) -> Result<(), Error> {
-        let _abandon = CloseQueueOnDrop { queue: self.queue.clone(), shared: self.shared.clone() };
+        let _abandon = CloseQueueOnDrop { queue: self.queue.clone(), published: self.published.clone() };
         let mut wait = WaitFor::Forever;
         loop {
             match self.queue.next_group(wait.min(self.wait_for_deadline())) {
@@ -160,7 +160,7 @@ impl Writer {
             })
         })?;
         if let Err(gone) = self.data_dir.check() {
-            return Err(self.shared.fail("changes would be lost", &gone));
+            return Err(self.published.fail("changes would be lost", &gone));
         }
         // Notify before replying, so that callers see the effects of their own writes.
         self.notify_listener(effects);
@@ -179,7 +179,7 @@ impl Writer {
         &mut self,
         change: impl FnOnce(&mut WriteTxn<'_>) -> SqlResult<T>,
     ) -> Result<(T, CommitEffects), Error> {
-        self.shared.check()?;
+        self.published.check()?;
         let mut effects = CommitEffects::default();
         let mut txn = WriteTxn {
             db: &mut self.db,
@@ -193,14 +193,14 @@ impl Writer {
         };
         let changed = change(&mut txn);
         if let Some(level) = txn.space.known() {
-            self.shared.set_space(level);
+            self.published.set_space(level);
         }
         let changed = changed.and_then(|value| self.commit().map(|()| value));
         match changed {
             Ok(value) => {
-                self.memory.commit(|outlet, has_ready| self.shared.set_ready(outlet, has_ready));
+                self.memory.commit(|outlet, has_ready| self.published.set_ready(outlet, has_ready));
                 for (topic, config) in effects.configs.drain(..) {
-                    self.shared.set_config(topic, config);
+                    self.published.set_config(topic, config);
                 }
                 self.metrics.set_aside(effects.set_aside);
                 Ok((value, effects))
@@ -243,7 +243,7 @@ impl Writer {
         let undone = self.db.rollback();
         self.memory.rollback();
         if let Err(error) = undone {
-            return self.shared.fail("a group of changes could not be rolled back", &error);
+            return self.published.fail("a group of changes could not be rolled back", &error);
         }
         if self.disk.explains(error) {
             self.ran_out_of_space = true;
@@ -256,7 +256,7 @@ impl Writer {
         }
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy) => Error::refused(LOCKED),
-            Some(_) | None => self.shared.fail("a group of changes could not be written", error),
+            Some(_) | None => self.published.fail("a group of changes could not be written", error),
         }
     }
 
@@ -284,7 +284,7 @@ impl Writer {
 
     /// The short maintenance that keeps pace with the operations: checkpoints and the ballast.
     pub fn after_group(&mut self) -> WaitFor {
-        if self.shared.check().is_err() {
+        if self.published.check().is_err() {
             return WaitFor::Forever;
         }
         self.disk.recover();
@@ -295,7 +295,7 @@ impl Writer {
             self.checkpoint_failed(&error);
         }
         self.metrics.set_log_bytes(self.checkpoints.log_bytes());
-        self.shared.set_blocked_log(self.checkpoints.blocked());
+        self.published.set_blocked_log(self.checkpoints.blocked());
         WaitFor::AtMost(self.options.idle_after)
     }
 
@@ -311,7 +311,7 @@ impl Writer {
     }
 
     fn try_maintenance(&mut self) -> SqlResult<WaitFor> {
-        if self.shared.check().is_err() {
+        if self.published.check().is_err() {
             return Ok(WaitFor::Forever);
         }
         if self.checkpoints.finish_if_done(self.db.conn())? {
@@ -349,7 +349,7 @@ impl Writer {
                 tracing::warn!(%error, "the checkpoint failed because the database is locked; it is tried again later");
             }
             Some(_) | None => {
-                self.shared.fail("the write-ahead log could not be copied into the database file", error);
+                self.published.fail("the write-ahead log could not be copied into the database file", error);
             }
         }
     }

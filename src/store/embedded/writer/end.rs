@@ -14,8 +14,8 @@ impl Writer {
         if let Err(error) = stopped {
             self.checkpoint_failed(&error);
         }
-        self.shared.check()?;
-        if !self.shared.stops_cleanly() {
+        self.published.check()?;
+        if !self.published.stops_cleanly() {
             return Ok(());
         }
         let mut emptied = self.empty_wal();
@@ -28,7 +28,7 @@ impl Writer {
             emptied?;
         }
         tracing::info!(db = %self.db_path.display(), "the store is closed");
-        self.shared.check()
+        self.published.check()
     }
 
     /// Marks the database as cleanly closed, and copies all of the log into its file.
@@ -45,7 +45,7 @@ impl Writer {
                 Err(self.disk.full())
             }
             Err(error) => Err(self
-                .shared
+                .published
                 .fail("the write-ahead log could not be copied into the database file", &error)),
         }
     }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::shared::SharedState;
+use super::published::PublishedState;
 use crate::{clock::Clock, metrics::EngineMetrics, store::embedded::options::OpenError};
 
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ struct SyncTask {
     every: Duration,
     clock: Arc<dyn Clock>,
     metrics: EngineMetrics,
-    shared: Arc<SharedState>,
+    published: Arc<PublishedState>,
 }
 
 impl IntervalSync {
@@ -46,11 +46,11 @@ impl IntervalSync {
         every: Duration,
         clock: Arc<dyn Clock>,
         metrics: EngineMetrics,
-        shared: Arc<SharedState>,
+        published: Arc<PublishedState>,
     ) -> Result<Self, OpenError> {
         let io = |source| OpenError::Io { path: path.to_owned(), source };
         // Opened before any write, because write-back errors are reported only to descriptors that were open.
-        let task = SyncTask { log: File::open(path).map_err(io)?, every, clock, metrics, shared };
+        let task = SyncTask { log: File::open(path).map_err(io)?, every, clock, metrics, published };
         let state = Arc::new(SyncState::default());
         let thread = std::thread::Builder::new()
             .name("linger-sync".to_owned())
@@ -117,7 +117,7 @@ impl SyncTask {
                 true
             }
             Err(error) => {
-                self.shared.fail("the log could not be synced", &error);
+                self.published.fail("the log could not be synced", &error);
                 false
             }
         }

@@ -39,7 +39,7 @@ pub(super) mod checkpoint;
 pub(super) mod commit;
 mod end;
 pub(super) mod interval_sync;
+pub(super) mod published;
 pub(super) mod request;
-pub(super) mod shared;
 pub(super) mod vacuum;
 pub(super) mod write_queue;

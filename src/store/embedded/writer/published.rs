@@ -1,4 +1,4 @@
-//! The state that the writer shares with other threads and with callers: why the engine failed, if it did, the
+//! The state that the writer publishes to other threads and to callers: why the engine failed, if it did, the
 //! topics' configuration, and which topics have ready jobs. The writer's own state needs no lock and is not here.
 
 use std::{
@@ -18,7 +18,7 @@ use crate::{
 pub(crate) const LOCKED: &str = "the database file is locked by another program";
 
 #[derive(Debug, Default)]
-pub(crate) struct SharedState {
+pub(crate) struct PublishedState {
     /// Set once and never cleared: after it no write may be acknowledged.
     failure: Mutex<Option<Error>>,
     /// The same as a flag, because every commit checks it.
@@ -34,7 +34,7 @@ pub(crate) struct SharedState {
     ready: RwLock<HashSet<Outlet>>,
 }
 
-impl SharedState {
+impl PublishedState {
     /// Stops all writes for good. The first reason stays.
     pub fn fail(&self, what: &str, error: &dyn std::fmt::Display) -> Error {
         let mut failure = self.failure();
