@@ -171,8 +171,9 @@ impl CallLoad {
             if !self.wants_more() {
                 return;
             }
-            if self.shall_wait() {
-                SystemClock::new().sleep(LONG_PAUSE).await;
+            let pause = if self.shall_wait() { LONG_PAUSE.max(self.plan.pause) } else { self.plan.pause };
+            if !pause.is_zero() {
+                SystemClock::new().sleep(pause).await;
             }
             let jobs: Vec<NewJob> =
                 (0..size).map(|k| NewJob::new(&format!("{number}-{n}-{k}"), &self, &mut random)).collect();
@@ -246,8 +247,9 @@ impl CallLoad {
             match live {
                 0 => return true,
                 _ if live < left => (left, progress_us) = (live, clock.now_micros()),
-                _ => clock.sleep(PAUSE * 2).await,
+                _ => {}
             }
+            clock.sleep(LONG_PAUSE).await;
         }
         println!("{left} jobs are left");
         false

@@ -18,7 +18,7 @@ const NODE_TIMEOUT_MS: u32 = 2_000;
 const DEFAULT_NODE_TIMEOUT_MS: u32 = 15_000;
 
 /// The number of jobs that must be added before the next fault.
-const ADDS_BETWEEN: usize = 200;
+const ADDS_BETWEEN: usize = 50;
 
 /// A load on a Cluster of its own, with these settings, during which `fault` makes a primary fail over `times` times. Its
 /// second argument is a random number to choose the primary.

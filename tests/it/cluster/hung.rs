@@ -11,23 +11,13 @@ use linger::{
         redis::{self, Mode, Options, TimeSource},
     },
 };
-use xxhash_rust::xxh3::xxh3_64;
 
+use super::{owner, shard};
 use crate::harness::{cluster::Cluster, jobs::*, stores::Recorder, wait::TimeLimit};
 
 const JOBS: usize = 320;
 /// How long a call is retried by default. Reserved jobs must not wait for that long.
 const RETRY_FOR: Duration = Duration::from_secs(5);
-
-/// The server that owns a shard.
-fn owner(cluster: &Cluster, shard: u64) -> usize {
-    let slot = cluster.node(0).call(&["CLUSTER", "KEYSLOT", &format!("{{linger:{shard}}}")]).int();
-    cluster.owner_of(u16::try_from(slot).expect("a slot"), 0)
-}
-
-fn shard(id: &JobId) -> u64 {
-    xxh3_64(id.as_str().as_bytes()) % 16
-}
 
 /// A store on a Cluster that has ready jobs on every server, one of which can hang.
 struct Fixture {

@@ -7,11 +7,15 @@
 mod emptied;
 mod failovers;
 mod hung;
+mod recovery;
 mod slots;
 mod spread;
 mod unreachable;
 
 use std::{path::Path, sync::Arc};
+
+use linger::job::JobId;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::harness::{cluster::Cluster, process::Server};
 
@@ -20,6 +24,17 @@ fn serve(cluster: &Cluster, prefix: &str, more: &str, home: &Path) -> Server {
     let settings = format!("{}{more}", cluster.settings(prefix));
     std::fs::write(home.join("settings.toml"), settings).expect("writes");
     Server::serve(&["--config", "settings.toml"], &[], home)
+}
+
+/// The shard of a job, of as many as a prefix has by default.
+fn shard(id: &JobId) -> u64 {
+    xxh3_64(id.as_str().as_bytes()) % 16
+}
+
+/// The server that owns a shard of the default prefix.
+fn owner(cluster: &Cluster, shard: u64) -> usize {
+    let slot = cluster.node(0).call(&["CLUSTER", "KEYSLOT", &format!("{{linger:{shard}}}")]).int();
+    cluster.owner_of(u16::try_from(slot).expect("a slot"), 0)
 }
 
 /// Runs `work` on a thread that may block, while the clients continue.

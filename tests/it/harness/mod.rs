@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod failing;
 pub mod jobs;
 pub mod lists;
+pub mod monitor;
 pub mod naive;
 pub mod network;
 pub mod not_here;

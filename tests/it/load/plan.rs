@@ -30,7 +30,7 @@ impl Plan {
     /// `LINGER_LOAD_SECONDS`, with random choices by `LINGER_LOAD_SEED`.
     pub fn from_environment() -> Self {
         Self {
-            jobs: usize::try_from(setting("LINGER_LOAD_JOBS", 2_000)).expect("fits"),
+            jobs: usize::try_from(setting("LINGER_LOAD_JOBS", 1_200)).expect("fits"),
             spread: Duration::from_secs(setting("LINGER_LOAD_SECONDS", 2)),
             ttr: 2,
             clients: 8,
@@ -44,12 +44,12 @@ impl Plan {
     /// Like [`from_environment`](Self::from_environment), with fewer jobs and clients by default and with pauses of
     /// `LINGER_LOAD_PAUSE_MS`, for loads that last as long as their faults.
     pub fn light() -> Self {
-        let jobs = usize::try_from(setting("LINGER_LOAD_JOBS", 600)).expect("fits");
+        let jobs = usize::try_from(setting("LINGER_LOAD_JOBS", 300)).expect("fits");
         Self {
             jobs,
             spread: Duration::from_secs(setting("LINGER_LOAD_SECONDS", 1)),
             clients: 4,
-            pause: Duration::from_millis(setting("LINGER_LOAD_PAUSE_MS", 50)),
+            pause: Duration::from_millis(setting("LINGER_LOAD_PAUSE_MS", 200)),
             ..Self::from_environment()
         }
     }

@@ -27,7 +27,7 @@ use crate::{
 
 /// How long a load may take to come to rest after the last progress: a few TTRs, a restart, a failover.
 const GRACE: Duration = Duration::from_secs(60);
-const INTERVAL: Duration = Duration::from_millis(50);
+const INTERVAL: Duration = Duration::from_millis(200);
 /// How often a load is looked at whether it makes progress.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 

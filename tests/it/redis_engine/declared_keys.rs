@@ -1,12 +1,7 @@
 //! Every key that a script uses is among its `KEYS`. Redis refuses only undeclared keys of another slot, and only in a
 //! Cluster; managed servers and proxies may route or refuse a script by its keys.
 
-use std::{
-    collections::BTreeSet,
-    io::{BufRead, BufReader, Write},
-    net::TcpStream,
-    time::Duration,
-};
+use std::collections::BTreeSet;
 
 use linger::store::redis::Options;
 
@@ -14,15 +9,12 @@ use super::{
     AUDIT_INTERVAL, Process, Raw,
     steps::{Step, StepFixture},
 };
-use crate::harness::{jobs::*, redis::RedisServer, wait::TimeLimit};
+use crate::harness::{jobs::*, monitor::Monitor, redis::RedisServer, wait::TimeLimit};
 
 /// Commands of scripts that have no key.
 const WITHOUT_KEYS: [&str; 4] = ["PUBLISH", "TIME", "ACL", "INFO"];
 /// The last command of the test.
 const END: &str = "that is all";
-
-/// The commands that a server runs, as `MONITOR` shows them.
-struct Monitor(BufReader<TcpStream>);
 
 /// What the scripts did.
 #[derive(Debug, Default)]
@@ -32,23 +24,11 @@ struct Seen {
     undeclared: BTreeSet<String>,
 }
 
-impl Monitor {
-    fn start(server: &RedisServer) -> Self {
-        let mut stream = TcpStream::connect(server.address()).expect("connects");
-        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("can be set");
-        stream.write_all(b"MONITOR\r\n").expect("sends");
-        let mut lines = BufReader::new(stream);
-        let mut line = String::new();
-        lines.read_line(&mut line).expect("answers");
-        assert_eq!(line, "+OK\r\n");
-        Self(lines)
-    }
-
-    /// Reads until the last command. A script's commands follow its own line.
-    fn read(self) -> Seen {
-        let (mut seen, mut keys) = (Seen::default(), BTreeSet::new());
-        for line in self.0.lines() {
-            let line = line.expect("the last command arrives");
+impl Seen {
+    /// Reads until the last command.
+    fn until_the_end(monitor: Monitor) -> Self {
+        let (mut seen, mut keys) = (Self::default(), BTreeSet::new());
+        for line in monitor.lines() {
             let (origin, command) = line.split_once("] \"").expect("an origin and a command");
             // A quotation mark within a word is escaped.
             let words: Vec<&str> = command.trim_end_matches('"').split("\" \"").collect();
@@ -65,9 +45,7 @@ impl Monitor {
         }
         panic!("the server closed the connection")
     }
-}
 
-impl Seen {
     /// The first argument is a key, and so is every other one that looks like a key.
     fn check(&mut self, words: &[&str], keys: &BTreeSet<String>) {
         let [name, first, others @ ..] = words else { return };
@@ -102,7 +80,7 @@ async fn scripts_use_no_key_that_they_do_not_declare() {
         time_limit.pause().await;
     }
     raw.send(&["PING", END]).await;
-    let seen = tokio::task::spawn_blocking(|| monitor.read()).await.expect("reads");
+    let seen = tokio::task::spawn_blocking(|| Seen::until_the_end(monitor)).await.expect("reads");
     assert!(seen.undeclared.is_empty(), "{:#?}", seen.undeclared);
     println!("{} commands of {} scripts", seen.commands, seen.scripts.len());
     assert!(seen.scripts.len() >= 30, "only {} scripts ran", seen.scripts.len());

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The number of jobs that must be added before the next fault.
-const ADDS_BETWEEN: usize = 100;
+const ADDS_BETWEEN: usize = 50;
 /// Every replica must receive a change. If one of two were enough, Sentinel might promote the other one, because it
 /// compares offsets from reports that may be ten seconds old.
 const EVERY_REPLICA: &str = "wait_replicas = 2\n";

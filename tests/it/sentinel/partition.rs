@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The number of jobs that must be added before the next step.
-const ADDS_BETWEEN: usize = 100;
+const ADDS_BETWEEN: usize = 50;
 /// The number of calls, with any outcome, while there may be two primaries.
 const CALLS_MEANWHILE: usize = 40;
 /// The greatest age of an acknowledged change that no replica has received, if none must acknowledge it.

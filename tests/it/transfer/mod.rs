@@ -50,10 +50,14 @@ fn content(export: &[u8]) -> Vec<&[u8]> {
     export.split_inclusive(|byte| *byte == b'\n').skip(1).collect()
 }
 
-/// Jobs in every state and with every field, and topics.
-fn records(fixture: &StoreFixture) -> (Vec<TopicRecord>, Vec<JobRecord>) {
+/// Jobs of an export: more than one page of them.
+const JOBS: usize = 700;
+
+/// Jobs in every state and with every field, at least five, and topics.
+fn records(fixture: &StoreFixture, count: usize) -> (Vec<TopicRecord>, Vec<JobRecord>) {
     let kinds = [record, delayed_record, reserved_record, dead_record, full_record];
-    let mut jobs: Vec<JobRecord> = (0..700).map(|n| kinds[n % 5](fixture, &format!("job-{n:03}"))).collect();
+    let mut jobs: Vec<JobRecord> =
+        (0..count).map(|n| kinds[n % 5](fixture, &format!("job-{n:03}"))).collect();
     jobs[0].job.body = body("{\n  \"lines\": [1,\n2]\r\n}");
     jobs[1].job.spec.callback = Some(callback("http://other.example/"));
     jobs[2].job.body = body("null");
@@ -70,7 +74,7 @@ fn records(fixture: &StoreFixture) -> (Vec<TopicRecord>, Vec<JobRecord>) {
 
 async fn filled(engine: Engine) -> StoreFixture {
     let fixture = StoreFixture::new(engine).await;
-    let (topics, jobs) = records(&fixture);
+    let (topics, jobs) = records(&fixture, JOBS);
     for topic in topics {
         fixture.store.put_topic(topic).await.expect("puts");
     }
@@ -104,7 +108,7 @@ async fn every_engine_takes_the_export_of_every_other() {
             let target = StoreFixture::new(to).await;
             import(&*target.store, &exported).await;
             target.verify().await;
-            assert!(all_records(&*target.store).await == records(&source), "{from:?} to {to:?}");
+            assert!(all_records(&*target.store).await == records(&source, JOBS), "{from:?} to {to:?}");
         }
     }
 }
@@ -115,7 +119,7 @@ async fn a_second_import_completes_the_first_and_names_what_differs() {
         let source = filled(engine).await;
         let (exported, _) = export(&source).await;
         let target = StoreFixture::new(engine).await;
-        let (topics, mut jobs) = records(&source);
+        let (topics, mut jobs) = records(&source, JOBS);
         let mut other = topics[1].clone();
         other.config.pause = TopicPause { delivery: true, intake: false };
         target.store.put_topic(other).await.expect("puts");

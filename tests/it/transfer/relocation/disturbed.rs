@@ -20,10 +20,9 @@ use linger::{
 };
 use tokio::{sync::Notify, task::JoinHandle};
 
-use super::{Moving, PAIRS, abandon, complete, content_of, copy, nothing_named};
+use super::{Moving, PAIRS, abandon, complete, content_of, copy, nothing_named, place_on_redis};
 use crate::harness::{
     jobs::*,
-    redis::{fresh_prefix, shared},
     stores::{Engine, Recorder},
 };
 
@@ -291,12 +290,6 @@ struct Halt {
     before_call: usize,
 }
 
-/// Two new places on Redis.
-fn two_places() -> (redis::Options, redis::Options) {
-    let place = || redis::Options { prefix: fresh_prefix(), ..redis::Options::new(&shared().url()) };
-    (place(), place())
-}
-
 async fn server_at(place: redis::Options) -> Arc<dyn Store> {
     let (listener, metrics) = (Arc::new(Recorder::default()), Metrics::new().engine);
     redis::connect(place, redis::TimeSource::Server, listener, metrics).await.expect("connects")
@@ -305,7 +298,7 @@ async fn server_at(place: redis::Options) -> Arc<dyn Store> {
 /// A run is halted; another one completes the move, and the target's servers add a job and delete another. When the first one
 /// goes on, it changes nothing more. Returns whether there were fewer calls.
 async fn complete_meanwhile(halt: Halt) -> bool {
-    let (from, to) = two_places();
+    let (from, to) = (place_on_redis(), place_on_redis());
     let (source, _) = Moving::at(&from).await.fill(35).await;
     // A run that finds the target as an earlier pass left it does not look whether it is empty.
     copy(&source, &*Moving::at(&to).await.movable).await.expect("copies");
@@ -330,7 +323,7 @@ async fn complete_meanwhile(halt: Halt) -> bool {
 /// first one goes on, either it completes the move with that job, or the source stays the one that is served. Returns whether
 /// there were fewer calls.
 async fn abandon_meanwhile(halt: Halt) -> bool {
-    let (from, to) = two_places();
+    let (from, to) = (place_on_redis(), place_on_redis());
     let (source, _) = Moving::at(&from).await.fill(35).await;
     let server = server_at(from.clone()).await;
     copy(&source, &*Moving::at(&to).await.movable).await.expect("copies");

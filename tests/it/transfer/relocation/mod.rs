@@ -47,6 +47,11 @@ fn as_ready(mut jobs: Vec<JobRecord>) -> Vec<JobRecord> {
     jobs
 }
 
+/// A new place on Redis, with few shards: each step of a move visits all of them.
+fn place_on_redis() -> redis::Options {
+    redis::Options { prefix: fresh_prefix(), shards: Some(2), ..redis::Options::new(&shared().url()) }
+}
+
 /// A store that is open for a move.
 struct Moving {
     store: Arc<dyn Store>,
@@ -57,8 +62,7 @@ struct Moving {
 impl Moving {
     async fn new(engine: Engine) -> Self {
         if engine == Engine::Redis {
-            let options = redis::Options { prefix: fresh_prefix(), ..redis::Options::new(&shared().url()) };
-            return Self::at(&options).await;
+            return Self::at(&place_on_redis()).await;
         }
         let listener = Arc::new(Recorder::default());
         let metrics = Metrics::new().engine;
@@ -87,8 +91,7 @@ impl Moving {
     async fn fill(self, jobs: usize) -> (Self, Content) {
         let moving = self;
         let fixture = StoreFixture::new(Engine::Naive).await;
-        let mut content = records(&fixture);
-        content.1.truncate(jobs);
+        let content = records(&fixture, jobs);
         // A store that is open for a move takes changes only behind its fence.
         moving.set_fence(true).await;
         for topic in content.0.clone() {
