@@ -25,10 +25,40 @@ use bytes::Bytes;
 use fred::{bytes_utils::Str, types::Key, util::redis_keyslot};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::job::{JobId, Outlet, Topic};
+use crate::job::{JobId, Outlet, State, Topic};
 
 /// A shard's number, from 0.
 pub type Shard = u16;
+
+/// An index of a shard: a sorted set of all jobs in a state, by a moment of each in milliseconds. A state has at most one.
+#[derive(Debug)]
+pub struct Index {
+    /// The last part of its key, by which faults name it, too.
+    pub name: &'static str,
+    pub state: State,
+    /// The variable of its key in scripts.
+    pub variable: &'static str,
+    /// The field of a decoded record (`scripts/record.lua`) that has the moment.
+    pub moment: &'static str,
+}
+
+/// All indexes, in the order in which scripts get their keys. `scripts/mod.rs` writes them into the scripts. What puts a whole
+/// job, sets one aside, indexes one again, verifies, mends or compares sizes goes through all rows. A script that changes the
+/// state of a job names the index that it changes.
+pub const INDEXES: [Index; 3] = [
+    Index { name: "due", state: State::Delayed, variable: "DUE", moment: "due" },
+    Index { name: "leases", state: State::Reserved, variable: "LEASES", moment: "till" },
+    Index { name: "dead_by_time", state: State::Dead, variable: "DEAD_BY_TIME", moment: "died" },
+];
+
+/// The keys of a shard that are not indexes, in the order in which scripts get them, before the indexes.
+const OTHER_KEYS: [&str; 5] = ["jobs", "counts", "replay", "broken", "timeline"];
+
+/// How many keys of a shard the scripts that change it get, before those of outlets.
+pub const SHARD_KEYS: usize = OTHER_KEYS.len() + INDEXES.len();
+
+/// The position of the first index among them, from 1.
+pub const FIRST_INDEX: usize = OTHER_KEYS.len() + 1;
 
 /// What a key that begins like ours belongs to.
 #[derive(Debug, PartialEq, Eq)]
@@ -50,13 +80,12 @@ pub struct ShardKeys {
     pub tag: String,
     pub slot: u16,
     pub jobs: Key,
-    pub due: Key,
-    pub leases: Key,
     pub counts: Key,
     pub replay_slots: Key,
-    pub dead_by_time: Key,
     pub broken: Key,
     pub timeline: Key,
+    /// In the order of [`INDEXES`].
+    indexes: [Key; INDEXES.len()],
     pub mark: Key,
 }
 
@@ -64,25 +93,30 @@ impl ShardKeys {
     fn new(prefix: &str, shard: Shard) -> Self {
         let tag = format!("{{{prefix}:{shard}}}");
         let key = |name: &str| Key::from(Bytes::from(format!("{tag}:{name}")));
+        let [jobs, counts, replay_slots, broken, timeline] = OTHER_KEYS.map(key);
         Self {
             slot: redis_keyslot(tag.as_bytes()),
-            jobs: key("jobs"),
-            due: key("due"),
-            leases: key("leases"),
-            counts: key("counts"),
-            replay_slots: key("replay"),
-            dead_by_time: key("dead_by_time"),
-            broken: key("broken"),
-            timeline: key("timeline"),
+            jobs,
+            counts,
+            replay_slots,
+            broken,
+            timeline,
+            indexes: INDEXES.map(|index| key(index.name)),
             mark: key("mark"),
             tag,
         }
     }
 
-    /// The first keys of every script that includes `scripts/shard.lua`, in its order.
-    pub fn of_scripts(&self) -> [&Key; 8] {
-        let Self { jobs, due, leases, counts, replay_slots, dead_by_time, broken, timeline, .. } = self;
-        [jobs, due, leases, counts, replay_slots, dead_by_time, broken, timeline]
+    /// The first keys of every script that includes `scripts/shard_keys.lua`, in its order.
+    pub fn of_scripts(&self) -> impl Iterator<Item = &Key> {
+        let Self { jobs, counts, replay_slots, broken, timeline, indexes, .. } = self;
+        [jobs, counts, replay_slots, broken, timeline].into_iter().chain(indexes)
+    }
+
+    /// The index of the jobs in a state. Ready jobs have lists in its place.
+    pub fn index(&self, state: State) -> &Key {
+        let mut all = INDEXES.iter().zip(&self.indexes);
+        all.find(|(index, _)| index.state == state).expect("only ready jobs have no index").1
     }
 
     /// The list of an outlet's ready jobs.
@@ -165,11 +199,9 @@ impl Keys {
         let outlet = name.strip_prefix("ready:").map(Outlet::parse).or(name.strip_prefix("dead:").map(dead));
         match (outlet, name) {
             (Some(Some(outlet)), _) => KeyOwner::Outlet(shard, outlet),
-            (
-                None,
-                "jobs" | "due" | "leases" | "counts" | "replay" | "dead_by_time" | "broken" | "timeline"
-                | "mark",
-            ) => KeyOwner::Shard,
+            (None, "mark") => KeyOwner::Shard,
+            (None, _) if OTHER_KEYS.contains(&name) => KeyOwner::Shard,
+            (None, _) if INDEXES.iter().any(|index| index.name == name) => KeyOwner::Shard,
             (Some(None) | None, _) => KeyOwner::Unknown,
         }
     }
@@ -219,7 +251,7 @@ mod tests {
         let topic = Topic::parse("a:b").expect("valid");
         for shard in keys.all() {
             let shard = keys.shard(shard);
-            for key in shard.of_scripts().into_iter().chain([
+            for key in shard.of_scripts().chain([
                 &shard.mark,
                 &shard.ready(&Outlet::plain(topic.clone())),
                 &shard.dead(&topic),
@@ -227,6 +259,10 @@ mod tests {
                 assert_eq!(redis_keyslot(key.as_bytes()), shard.slot, "{key:?}");
             }
         }
+        let names = OTHER_KEYS.into_iter().chain(INDEXES.iter().map(|index| index.name));
+        let mut named = keys.shard(3).of_scripts().zip(names);
+        assert!(named.all(|(key, name)| key.as_bytes() == format!("{{linger:3}}:{name}").as_bytes()));
+        assert_eq!(keys.shard(3).index(State::Dead).as_bytes(), b"{linger:3}:dead_by_time");
         assert_eq!(redis_keyslot(keys.settings.as_bytes()), keys.slot);
         let (meta, slot) = meta("linger");
         assert_eq!(redis_keyslot(meta.as_bytes()), slot);
@@ -237,7 +273,9 @@ mod tests {
         let keys = Keys::new("a", 16);
         let owner = |key: &str| keys.owner(key.as_bytes());
         let topic = Topic::parse("t:1").expect("valid");
-        assert_eq!(owner("{a:3}:jobs"), KeyOwner::Shard);
+        for own in ["{a:3}:jobs", "{a:3}:dead_by_time", "{a:3}:mark"] {
+            assert_eq!(owner(own), KeyOwner::Shard, "{own}");
+        }
         assert_eq!(owner("{a:3}:ready:t:1"), KeyOwner::Outlet(3, Outlet::plain(topic.clone())));
         let of_host = Outlet { topic: topic.clone(), host: Some(HostNumber(0x3f)) };
         assert_eq!(owner("{a:3}:ready:t:1>3f"), KeyOwner::Outlet(3, of_host));

@@ -29,8 +29,8 @@ fn id_at(cluster: &Cluster, server: usize) -> JobId {
     ids.find(|id| owner(cluster, shard(id)) == server).expect("there are ids without end")
 }
 
-/// The first server has recovered when the pop has asked the second one, which does not reply. Only the recovery can tell the
-/// pop of its job: no other job comes, and no wait ends.
+/// The first server replies again after the pop has asked the second one, which does not reply. Only the recovery can tell
+/// the pop of its job: no other job comes, and no wait ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pop_that_waits_for_a_server_takes_the_job_of_another_one_that_replies_again() {
     let cluster = Cluster::start(u32::try_from(EVER.as_millis()).expect("fits"));

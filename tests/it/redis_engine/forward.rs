@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{
-    frames::{shift_clock, take_frame},
+    frames::take_frame,
     peer::{Discard, Peer},
     proxy::{CutAt, Fault, Shared},
 };
@@ -63,10 +63,7 @@ pub async fn forward(client: TcpStream, server_port: u16, shared: Arc<Shared>, p
                 Ok(_) | Err(_) => NextState::Closed,
             },
             read = connection.server.read_buf(&mut replies) => match read {
-                Ok(1..) => {
-                    let clock_step = shared.lock().clock_step;
-                    connection.forward_replies(&mut replies, clock_step).await
-                }
+                Ok(1..) => connection.forward_replies(&mut replies, &shared).await,
                 Ok(_) | Err(_) => NextState::Closed,
             },
         };
@@ -125,9 +122,9 @@ impl Connection {
         NextState::Open
     }
 
-    async fn forward_replies(&mut self, replies: &mut Vec<u8>, clock_step: i64) -> NextState {
+    async fn forward_replies(&mut self, replies: &mut Vec<u8>, shared: &Shared) -> NextState {
         while let Some(reply) = take_frame(replies) {
-            let reply = if clock_step != 0 { shift_clock(reply, clock_step) } else { reply };
+            let reply = shared.change_reply(reply);
             self.replies += 1;
             let planned = self.planned.pop_front_if(|(number, _)| *number == self.replies);
             let part = match planned.map(|(_, fault)| fault) {

@@ -43,6 +43,16 @@ pub fn shift_clock(reply: Vec<u8>, seconds: i64) -> Vec<u8> {
     shifted().unwrap_or(reply)
 }
 
+/// The reply with a cursor of another server, if it has the cursor of a scan: 40 digits that name the server, and a colon
+/// (`scripts/scan.lua`).
+pub fn move_cursor(reply: &[u8]) -> Option<Vec<u8>> {
+    let is_cursor = |text: &[u8]| text[40] == b':' && text[..40].iter().all(u8::is_ascii_hexdigit);
+    let at = reply.windows(41).position(is_cursor)?;
+    let mut moved = reply.to_vec();
+    moved[at..at + 40].reverse();
+    Some(moved)
+}
+
 #[test]
 fn requests_and_replies_are_distinguished() {
     for (bytes, len) in [

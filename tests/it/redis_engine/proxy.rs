@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{
     forward::forward,
-    frames::{script, take_frame},
+    frames::{move_cursor, script, shift_clock, take_frame},
     peer::{Discard, Peer},
 };
 
@@ -96,6 +96,8 @@ pub struct State {
     background_seen: usize,
     /// The seconds that are added to clocks in replies.
     pub clock_step: i64,
+    /// In how many replies the cursor of a scan is made one of another server.
+    cursors_to_move: usize,
     /// Requests that were not delivered, whose connections have ended.
     pub withheld: Vec<Vec<u8>>,
 }
@@ -225,6 +227,16 @@ impl Proxy {
         (state.injected, state.seen)
     }
 
+    /// The next scan in several runs meets another server.
+    pub fn move_next_cursor(&self) {
+        self.shared.lock().cursors_to_move = 1;
+    }
+
+    /// Whether it has.
+    pub fn has_moved_cursor(&self) -> bool {
+        self.shared.lock().cursors_to_move == 0
+    }
+
     /// Whether every armed fault has happened. A test without its fault would prove nothing.
     pub fn all_faults_happened(&self) -> bool {
         self.shared.lock().armed.as_ref().is_none_or(|armed| armed.times == 0)
@@ -250,6 +262,21 @@ impl Proxy {
 }
 
 impl Shared {
+    /// The reply as the client gets it.
+    pub fn change_reply(&self, reply: Vec<u8>) -> Vec<u8> {
+        let mut state = self.lock();
+        if state.cursors_to_move > 0
+            && let Some(moved) = move_cursor(&reply)
+        {
+            state.cursors_to_move -= 1;
+            return moved;
+        }
+        match state.clock_step {
+            0 => reply,
+            step => shift_clock(reply, step),
+        }
+    }
+
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("not poisoned")
     }

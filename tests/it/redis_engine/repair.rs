@@ -9,7 +9,7 @@ use linger::{
     },
 };
 
-use super::{Process, Raw, options, proxy::Proxy, tag};
+use super::{AUDIT_INTERVAL, Process, Raw, options, proxy::Proxy, tag};
 use crate::harness::{
     jobs::*,
     redis::shared,
@@ -78,6 +78,48 @@ async fn a_broken_record_that_cannot_be_set_aside_is_not_deleted() {
     assert_eq!(stored(&jobs, "second").await.as_deref(), Some("no record 2"), "the record is lost");
     assert_eq!(process.store.promote(10).await.expect("promotes").set_aside, 0, "it is in no index");
     assert_eq!(reserve(process.store()).await.job.id, id("witness"));
+}
+
+/// A run of the script ends before a page with topics whose keys it does not have: the pages that it tallied before count.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_counts_are_mended_where_every_job_has_a_topic_of_its_own() {
+    mend_counts_of_many_topics(false).await;
+}
+
+/// The scan starts over: what was tallied before does not count.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_counts_are_mended_although_the_scan_meets_another_server() {
+    mend_counts_of_many_topics(true).await;
+}
+
+async fn mend_counts_of_many_topics(meets_another_server: bool) {
+    const TOPICS: usize = 1_200;
+    let proxy = Proxy::start(shared().port).await;
+    let options = Options { mode: proxy.mode(), shards: Some(1), ..options() };
+    let process = Process::start(&options).await;
+    let of_topic =
+        |n: usize| AddJob { topic: topic(&format!("t{n}")), ..delayed(&format!("job-{n}"), seconds(900)) };
+    for first in (0..TOPICS).step_by(100) {
+        process.store.add((first..first + 100).map(of_topic).collect()).await.expect("adds");
+    }
+    let counts = format!("{{{}:0}}:counts", options.prefix);
+    Raw::connect(&shared().url()).await.send(&["HSET", &counts, "dt0", "7", "dghost", "1"]).await;
+    let faults = process.store.verify().await.expect("verifies").faults;
+    assert!(!faults.is_empty());
+    if meets_another_server {
+        proxy.move_next_cursor();
+    }
+    process.clock.advance(AUDIT_INTERVAL);
+    let limit = TimeLimit::new();
+    loop {
+        let faults = process.store.verify().await.expect("verifies").faults;
+        if faults.is_empty() {
+            break;
+        }
+        limit.check(|| format!("{faults:?}"));
+        limit.pause().await;
+    }
+    assert!(proxy.has_moved_cursor(), "no scan had several runs");
 }
 
 /// However short a truncated record is, other jobs are delivered, and a record that cannot be a job is set aside.

@@ -1,8 +1,11 @@
 //! Verification reports every contradiction by its name, and reports nothing about a sound store.
 
-use linger::store::{Steps, TopicUpdates, Verified, redis::Options};
+use linger::{
+    job::Body,
+    store::{AddJob, Steps, TopicUpdates, Verified, redis::Options},
+};
 
-use super::{Process, Raw, options, tag};
+use super::{Process, Raw, options, proxy::Proxy, tag};
 use crate::harness::{jobs::*, redis::shared};
 
 /// A process with jobs in every state on one shard, and the hash tag of that shard.
@@ -105,6 +108,22 @@ async fn a_job_that_is_twice_in_its_list_or_on_a_wrong_shard_is_reported() {
     }
     let faults = verified(&process).await.faults;
     assert!(faults.iter().any(|fault| fault.contains("job stray: it does not belong")), "{faults:?}");
+}
+
+/// The bodies are so large that one run does not reach all jobs.
+#[tokio::test]
+async fn a_verification_that_meets_another_server_counts_each_job_once() {
+    const JOBS: usize = 500;
+    let proxy = Proxy::start(shared().port).await;
+    let process = Process::start(&Options { mode: proxy.mode(), shards: Some(1), ..options() }).await;
+    let large = Body::parse(format!("\"{}\"", "x".repeat(32 * 1_024)).into()).expect("is JSON");
+    for first in (0..JOBS).step_by(100) {
+        let jobs = (first..first + 100).map(|n| AddJob { body: large.clone(), ..job(&format!("job-{n}")) });
+        process.store.add(jobs.collect()).await.expect("adds");
+    }
+    proxy.move_next_cursor();
+    assert_eq!(verified(&process).await, Verified { jobs: JOBS as u64, ..Verified::default() });
+    assert!(proxy.has_moved_cursor(), "one run reached all jobs");
 }
 
 fn tag_of(options: &Options, name: &str) -> String {

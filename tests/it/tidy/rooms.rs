@@ -86,7 +86,7 @@ const PARTS: &[Part] = &[
             ("keys", &[]),
             ("indexed", &["keys"]),
             ("reply", &[]),
-            ("scripts", &[]),
+            ("scripts", &["keys"]),
             ("layout", &["options"]),
             ("tls", &["options"]),
             ("context", &["layout", "options", "tls"]),

@@ -19,7 +19,7 @@ use crate::{
     store::{
         Result,
         redis::{
-            keys::Shard,
+            keys::{INDEXES, Shard},
             reply::{Reply, unexpected},
             scripts::Script,
         },
@@ -32,8 +32,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Most outlets whose keys one part gets, beyond those that its own jobs need.
 const OUTLETS_LIMIT: usize = 256;
 
-/// The step of the script that corrects counts, see `scripts/mend.lua`.
-const COUNTS_STEP: i64 = 5;
+/// The step of the script that corrects counts: after that of the records and those of the indexes.
+const COUNTS_STEP: usize = INDEXES.len() + 2;
 
 /// How many counts one run of the script corrects.
 const COUNTS_SLICE: usize = 1_000;
@@ -84,12 +84,16 @@ impl Mender {
             let call = self.shards.change(Script::Mend, shard, None, &outlets).arg(step).arg(cursor.as_str());
             let mut reply = Reply::new(self.shards.call(call).await?)?;
             (step, cursor) = (reply.int()?, reply.text()?);
+            if reply.int()? == 1 {
+                tally.clear();
+            }
             mended += reply.count()?;
             counted |= reply.int()? == 1;
             let mut unknown = reply.list()?;
             self.notify_ready(shard, reply.list()?)?;
+            // Also when the run needs more keys: it may have tallied pages before that.
+            add_to(&mut tally, reply.list()?)?;
             if unknown.is_empty() {
-                add_to(&mut tally, reply.list()?)?;
                 context.clock.sleep(PAUSE).await;
             } else if known.len() > OUTLETS_LIMIT {
                 known.clear();
@@ -116,14 +120,15 @@ impl Mender {
         let fields: Vec<&Bytes> =
             before.keys().filter(|field| **field != "#" && **field != "!").chain(new).collect();
         for fields in fields.chunks(COUNTS_SLICE) {
-            let mut call = self.shards.change(Script::Mend, shard, None, &[]).arg(COUNTS_STEP).arg("0");
+            let step = i64::try_from(COUNTS_STEP).expect("a small number");
+            let mut call = self.shards.change(Script::Mend, shard, None, &[]).arg(step).arg("0");
             for field in fields {
                 let stored = before.get(*field).cloned().unwrap_or_default();
                 let number = tally.get(*field).copied().unwrap_or(0);
                 call = call.bytes_arg((*field).clone()).bytes_arg(stored).arg(number);
             }
             let mut reply = Reply::new(self.shards.call(call).await?)?;
-            let (_step, _cursor) = (reply.int()?, reply.text()?);
+            let (_step, _cursor, _begins) = (reply.int()?, reply.text()?, reply.int()?);
             mended += reply.count()?;
             let (_counted, _unknown) = (reply.int()?, reply.list()?);
             self.notify_ready(shard, reply.list()?)?;

@@ -28,7 +28,7 @@ use crate::{
                 router::Router,
             },
             context::EngineContext,
-            keys::{Keys, Shard},
+            keys::{Keys, SHARD_KEYS, Shard},
             scripts::Script,
             time::TimeSource,
         },
@@ -127,10 +127,10 @@ impl Shards {
         slot: Option<&ReplaySlot<'_>>,
         outlets: &[&Outlet],
     ) -> ScriptCall {
-        let mut all = Vec::with_capacity(group.len() * (8 + 2 * outlets.len()));
+        let mut all = Vec::with_capacity(group.len() * (SHARD_KEYS + 2 * outlets.len()));
         for shard in group {
             let keys = self.keys.shard(*shard);
-            all.extend(keys.of_scripts().map(Key::clone));
+            all.extend(keys.of_scripts().cloned());
             all.extend(outlets.iter().flat_map(|outlet| [keys.ready(outlet), keys.dead(&outlet.topic)]));
         }
         let mut args: Vec<Value> = Vec::with_capacity(12 + outlets.len());

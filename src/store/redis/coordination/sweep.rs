@@ -24,13 +24,7 @@ use crate::{
     messages::failure_log::FailureLog,
     store::{
         Error, Result,
-        redis::{
-            connection::retry::ScriptReply,
-            keys::{Shard, ShardKeys},
-            reply::Reply,
-            scripts::Script,
-            time::micros,
-        },
+        redis::{connection::retry::ScriptReply, keys::Shard, reply::Reply, scripts::Script, time::micros},
     },
 };
 
@@ -167,12 +161,8 @@ impl Sweep {
     async fn sweep_once(&self, group: &[Shard], last: &mut [LastRound], audits: &mut Schedule) -> Result<()> {
         let before_us = self.shards.context().now_us();
         let all = &self.shards.keys;
-        let keys = group.iter().flat_map(|shard| {
-            let keys = all.shard(*shard);
-            let ShardKeys { counts, jobs, due, leases, dead_by_time, broken, timeline, .. } = keys;
-            [counts, jobs, due, leases, dead_by_time, broken, timeline].map(Clone::clone)
-        });
-        let call = self.shards.read(Script::ShardStatus, group, keys.collect());
+        let keys = group.iter().flat_map(|shard| all.shard(*shard).of_scripts().cloned()).collect();
+        let call = self.shards.read(Script::ShardStatus, group, keys);
         let call = call.arg(all.ready_channel.clone()).arg(all.settings_channel.clone());
         let call = call.optional_arg(audits.is_due(self.shards.schedule_now_us()).then_some("1"));
         let call = self.shards.short_retry_in_cluster(call);

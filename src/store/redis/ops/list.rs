@@ -96,9 +96,8 @@ impl JobLister {
     ) -> Result<usize> {
         let keys = self.shards.keys.shard(part.shard);
         let index = match (query.filter.state, &query.filter.topic) {
-            (State::Delayed | State::Ready, _) => keys.due.clone(),
-            (State::Reserved, _) => keys.leases.clone(),
-            (State::Dead, None) => keys.dead_by_time.clone(),
+            (State::Delayed | State::Ready, _) => keys.index(State::Delayed).clone(),
+            (state @ State::Reserved, _) | (state @ State::Dead, None) => keys.index(state).clone(),
             (State::Dead, Some(topic)) => keys.dead(topic),
         };
         let mut all = vec![keys.jobs.clone(), index];

@@ -49,9 +49,10 @@
 //! A cursor of `HSCAN` means nothing at another server. `records` and a purge must reach every job of a shard in
 //! several runs, so they use `scripts/scan.lua`, whose cursor names the server: after a failover the scan of that
 //! shard starts over. `records.rs` lists the ids of a shard, sorts them, and reads the records in that order,
-//! because a scan may return a job twice. Mending, `verify` and long lists of topics use plain cursors. What they
-//! miss in a failover shows as a count that does not match, which a later sweep mends, or as a topic that the next
-//! list has.
+//! because a scan may return a job twice. Mending and `verify` scan the records with it, too, and drop what they
+//! counted when that scan starts over. Their scans of the indexes, and long lists of topics, use plain cursors. What
+//! these miss in a failover shows as a count that does not match, which a later sweep mends, or as a topic that the
+//! next list has.
 //!
 //! # Verification
 //!

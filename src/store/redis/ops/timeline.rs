@@ -102,7 +102,7 @@ async fn count_all(shards: &Shards, span: &Span) -> Result<Vec<u64>> {
 }
 
 async fn count_due(shards: &Shards, group: &[Shard], steps: &[(Minute, Minute)]) -> Result<Vec<u64>> {
-    let keys = keys(shards, group, |keys| [&keys.due]);
+    let keys = keys(shards, group, |keys| [keys.index(State::Delayed)]);
     let call = shards.read(Script::CountDue, group, keys);
     let add = |call: ScriptCall, (from, to): &(Minute, Minute)| {
         call.arg(from.start().as_millis()).arg(to.start().as_millis())
@@ -121,7 +121,11 @@ async fn totals(shards: &Shards) -> Result<Totals> {
 }
 
 async fn totals_of(shards: &Shards, group: Vec<Shard>) -> Result<Totals> {
-    let keys = keys(shards, &group, |keys| [&keys.jobs, &keys.due, &keys.leases, &keys.dead_by_time]);
+    let keys = keys(shards, &group, |keys| {
+        let [delayed, reserved, dead] =
+            [State::Delayed, State::Reserved, State::Dead].map(|state| keys.index(state));
+        [&keys.jobs, delayed, reserved, dead]
+    });
     let mut reply = Reply::new(shards.call(shards.read(Script::Totals, &group, keys)).await?)?;
     let mut totals = Totals::default();
     for state in State::ALL {

@@ -98,7 +98,7 @@ impl TopicReader {
     async fn get_with(&self, group: &[Shard], outlets: &[Outlet]) -> Result<(TopicStats, Vec<Outlet>)> {
         let keys = group.iter().flat_map(|shard| {
             let keys = self.shards.keys.shard(*shard);
-            let fixed = [keys.counts.clone(), keys.jobs.clone(), keys.due.clone()];
+            let fixed = [keys.counts.clone(), keys.jobs.clone(), keys.index(State::Delayed).clone()];
             fixed.into_iter().chain(outlets.iter().map(|outlet| keys.ready(outlet)))
         });
         let call = self.shards.read(Script::TopicStats, group, keys.collect());

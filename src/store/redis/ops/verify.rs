@@ -99,10 +99,10 @@ async fn scan_keys(shards: &Shards, client: &Client, progress: &mut VerifyProgre
 
 async fn verify_shard(shards: &Shards, shard: Shard, progress: &mut VerifyProgress) -> Result<()> {
     let mut outlets: Vec<Outlet> = progress.outlets.remove(&shard).into_iter().flatten().collect();
-    let (mut step, mut cursor) = (1, "0".to_owned());
+    let (mut step, mut cursor, mut found) = (1, "0".to_owned(), Verified::default());
     while step > 0 {
         let mut reply = Reply::new(verify_part(shards, shard, step, &cursor, &outlets).await?)?;
-        let next = (reply.int()?, reply.text()?);
+        let (next, begins) = ((reply.int()?, reply.text()?), reply.int()? == 1);
         let (jobs, stale, set_aside) = (reply.count()?, reply.count()?, reply.count()?);
         let (faults, ids, mut unknown) = (reply.list()?, reply.list()?, reply.list()?);
         if !unknown.is_empty() {
@@ -112,11 +112,19 @@ async fn verify_shard(shards: &Shards, shard: Shard, progress: &mut VerifyProgre
             continue;
         }
         (step, cursor) = next;
-        progress.verified.jobs += jobs;
-        progress.verified.stale += stale;
-        progress.verified.set_aside += set_aside;
-        add_part(shards, shard, faults, ids, progress)?;
+        if begins {
+            found = Verified::default();
+        }
+        found.jobs += jobs;
+        found.stale += stale;
+        found.set_aside += set_aside;
+        found.faults.extend(faults_of(shards, shard, faults, ids)?);
+        found.faults.truncate(FAULTS_LIMIT);
     }
+    progress.verified.jobs += found.jobs;
+    progress.verified.stale += found.stale;
+    progress.verified.set_aside += found.set_aside;
+    found.faults.into_iter().for_each(|fault| progress.add_fault(fault));
     Ok(())
 }
 
@@ -128,31 +136,26 @@ async fn verify_part(
     outlets: &[Outlet],
 ) -> Result<Value> {
     let keys = shards.keys.shard(shard);
-    let mut all: Vec<_> = keys.of_scripts().into_iter().cloned().collect();
+    let mut all: Vec<_> = keys.of_scripts().cloned().collect();
     all.extend(outlets.iter().flat_map(|outlet| [keys.ready(outlet), keys.dead(&outlet.topic)]));
     let call = shards.read(Script::Verify, &[shard], all).arg(step).arg(cursor);
     let call = outlets.iter().fold(call, |call, outlet| call.arg(outlet_arg(outlet)));
     shards.call(call).await
 }
 
-fn add_part(
-    shards: &Shards,
-    shard: Shard,
-    mut faults: Reply,
-    mut ids: Reply,
-    progress: &mut VerifyProgress,
-) -> Result<()> {
+/// The faults that a part found, and the jobs that belong to another shard.
+fn faults_of(shards: &Shards, shard: Shard, mut faults: Reply, mut ids: Reply) -> Result<Vec<String>> {
+    let mut all = Vec::new();
     while !faults.is_empty() {
-        let fault = faults.bytes()?;
-        progress.add_fault(format!("shard {shard}: {}", String::from_utf8_lossy(&fault)));
+        all.push(format!("shard {shard}: {}", String::from_utf8_lossy(&faults.bytes()?)));
     }
     while !ids.is_empty() {
         let raw = ids.bytes()?;
         let id = std::str::from_utf8(&raw).ok().and_then(|text| JobId::parse(text).ok());
         if id.is_none_or(|id| shards.keys.shard_of(&id) != shard) {
             let id = String::from_utf8_lossy(&raw);
-            progress.add_fault(format!("shard {shard}: job {id}: it does not belong to this shard"));
+            all.push(format!("shard {shard}: job {id}: it does not belong to this shard"));
         }
     }
-    Ok(())
+    Ok(all)
 }

@@ -19,7 +19,7 @@ local function change(id, job, kind, ms)
   local was, due = job.state, nil
   local is_moment, requeues = kind == 'at' or kind == 'requeue_at', kind == 'requeue' or kind == 'requeue_at'
   if kind ~= 'delete' then due = due_at(is_moment, ms) end
-  if not outlets[job.outlet] and (not index_of(was) or (due and due <= NOW)) then return MOVED, -1 end
+  if not outlets[job.outlet] and (has_outlet_key(was) or (due and due <= NOW)) then return MOVED, -1 end
   if was == READY then left_ready[job.outlet] = true end
   if not due then
     remove_job(id, job)

@@ -17,7 +17,7 @@ for i = A + 1, #ARGV do
   end
   if not job then
     code = GONE
-  elseif not index_of(job.state) and not outlets[job.outlet] then
+  elseif has_outlet_key(job.state) and not outlets[job.outlet] then
     code, outlet = MOVED, job.outlet
   else
     outlet = job.outlet

@@ -3,29 +3,16 @@
 -- list longer than the limit is not mended: when it runs out while jobs are still counted as ready,
 -- the counts are wrong again, and these jobs get their entries.
 --
--- ARGV[A..] step, cursor. Steps: 1 records, 2 due, 3 leases, 4 dead by time, 5 counts; for the last, per count its
---           field, its value before the first step or '', and the number of such jobs
--- Reply     { next step or 0, next cursor, number of mended entries, 1 when the counts are mended, too; outlets whose
---             keys are needed: the caller repeats the step with them; outlets with mended ready
---             jobs; per field of the records seen the field and its count }
+-- ARGV[A..] step, cursor. Steps: 1 records, then each index, then the counts; for these, per count its field, its value
+--           before the first step or '', and the number of such jobs
+-- Reply     { next step or 0, next cursor, 1 when this run begins the scan of the records, so that the caller drops what
+--             earlier runs tallied; number of mended entries, 1 when the counts are mended, too; outlets whose keys are
+--             needed: the caller repeats the step with them; outlets with mended ready jobs; per field of the records that
+--             were seen the field and its count }
 local PAGE, BUDGET, LIST_LIMIT, TIMELINE_LIMIT = 250, 500, 10000, 5000
 local step, cursor = tonumber(ARGV[A]), ARGV[A + 1]
 local whole = step == 1 and cursor == '0' and call('HLEN', TIMELINE) <= TIMELINE_LIMIT
-local spent, mended, unknown, ready_outlets, tally, seen = 0, 0, {}, {}, {}, {}
-
--- The expected score of a job in each index; nil when it should not be there.
-local function due_score(job)
-  if job.state == DELAYED then return job.due end
-end
-local function lease_score(job) return job.till end
-local function death_score(job) return job.died end
-
-local function fix_score(key, id, expected)
-  local score = call('ZSCORE', key, id)
-  if (score and tonumber(score)) == (expected or false) then return end
-  mended = mended + 1
-  if expected then call('ZADD', key, expected, id) else call('ZREM', key, id) end
-end
+local spent, mended, begins, unknown, ready_outlets, seen = 0, 0, 0, {}, {}, {}
 
 -- The entries of an outlet's ready list by generation and id; false when there are too many.
 local entries = {}
@@ -40,19 +27,12 @@ local function entries_of(outlet)
   return entries[outlet]
 end
 
-local function add_to_tally(field) tally[field] = (tally[field] or 0) + 1 end
-
 local function mend_record(id, job)
-  fix_score(DUE, id, due_score(job))
-  fix_score(LEASES, id, lease_score(job))
-  fix_score(DEAD_BY_TIME, id, death_score(job))
-  fix_score(outlets[job.outlet].dead, id, death_score(job))
-  add_to_tally(count_field(job.outlet, job.state))
-  if job.state == DELAYED then
-    local minute, hour = timeline_fields(job.outlet, job.due)
-    add_to_tally(minute)
-    add_to_tally(hour)
-  end
+  compare_scores(id, job, function(_, key, moment)
+    mended = mended + 1
+    if moment then call('ZADD', key, moment, id) else call('ZREM', key, id) end
+  end)
+  tally_job(job)
   if job.state ~= READY then return end
   local known = entries_of(job.outlet)
   if known and not known[pack('>I4', job.gen) .. id] then
@@ -62,37 +42,38 @@ local function mend_record(id, job)
 end
 
 local function mend_records()
-  local found = call('HSCAN', JOBS, cursor, 'COUNT', PAGE)
+  local next_cursor, found, scan_begins = scan(JOBS, cursor, PAGE)
   local jobs = {}
-  for i = 1, #found[2], 2 do
-    local job = decode(found[2][i + 1])
+  for i = 1, #found, 2 do
+    local job = decode(found[i + 1])
     jobs[(i + 1) / 2] = job or false
     if job and not outlets[job.outlet] and not unknown[job.outlet] then
       unknown[job.outlet], unknown[#unknown + 1] = true, job.outlet
     end
   end
   if unknown[1] then return cursor end
+  if scan_begins then begins = 1 end
   for n, job in ipairs(jobs) do
-    local id = found[2][2 * n - 1]
+    local id = found[2 * n - 1]
     if job and not seen[id] then
       seen[id] = true
       mend_record(id, job)
     elseif not job then
-      set_aside(id, found[2][2 * n])
+      set_aside(id, found[2 * n])
     end
   end
   spent = spent + #jobs
-  return found[1]
+  return next_cursor
 end
 
 -- Removes entries of an index whose job does not exist or does not belong there.
-local function mend_index(key, score)
-  local found = call('ZSCAN', key, cursor, 'COUNT', PAGE)
+local function mend_index(index)
+  local found = call('ZSCAN', index.key, cursor, 'COUNT', PAGE)
   for i = 1, #found[2], 2 do
     local job = decode(call('HGET', JOBS, found[2][i]))
-    if not job or not score(job) then
+    if not job or not moment_in(index, job) then
       mended = mended + 1
-      call('ZREM', key, found[2][i])
+      call('ZREM', index.key, found[2][i])
     end
   end
   spent = spent + #found[2] / 2
@@ -133,27 +114,22 @@ local function mend_unchanged_counts()
   end
 end
 
-check_shard(DUE)
-call('ZCARD', LEASES)
-call('ZCARD', DEAD_BY_TIME)
+call('HLEN', TIMELINE)
+for _, index in ipairs(indexes) do call('ZCARD', index.key) end
 for outlet in pairs(outlets) do check_outlet(outlet) end
-if step == 5 then
+if step == #indexes + 2 then
   mend_unchanged_counts()
   step = 0
 end
 while step > 0 and spent < BUDGET and not unknown[1] do
   if step == 1 then
     cursor = mend_records()
-  elseif step == 2 then
-    cursor = mend_index(DUE, due_score)
-  elseif step == 3 then
-    cursor = mend_index(LEASES, lease_score)
   else
-    cursor = mend_index(DEAD_BY_TIME, death_score)
+    cursor = mend_index(indexes[step - 1])
   end
   if cursor == '0' and not unknown[1] then
     if step == 1 and whole then mend_counts() end
-    step = step < 4 and step + 1 or 0
+    step = step <= #indexes and step + 1 or 0
   end
 end
 whole = whole and (step ~= 1)
@@ -165,4 +141,4 @@ end
 for field, number in pairs(tally) do tallied[#tallied + 1], tallied[#tallied + 2] = field, number end
 local names = {}
 for n, outlet in ipairs(unknown) do names[n] = outlet end
-return { step, cursor, mended, whole and 1 or 0, names, ready_list, tallied }
+return { step, cursor, begins, mended, whole and 1 or 0, names, ready_list, tallied }

@@ -45,6 +45,8 @@ use std::{collections::BTreeSet, sync::LazyLock};
 
 use fred::{bytes_utils::Str, clients::Client, interfaces::LuaInterface};
 
+use super::keys;
+
 macro_rules! scripts {
     ($($name:ident $file:literal [$($prelude:ident),*],)*) => {
         /// The script of one operation.
@@ -72,9 +74,9 @@ scripts! {
     Requeue "requeue" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
     Delete "delete" [RECORD, SHARD, MOVES, SCOPE],
     Change "change" [RECORD, SHARD, MOVES, HISTORY],
-    Promote "promote" [RECORD, SHARD, MOVES, HISTORY],
+    Promote "promote" [RECORD, SHARD, MOVES, HISTORY, INDEXES],
     Purge "purge" [RECORD, SHARD, MOVES, SCAN],
-    Put "put" [RECORD, SHARD, MOVES],
+    Put "put" [RECORD, SHARD, MOVES, INDEXES],
     ScanIds "scan_ids" [SCAN],
     Records "records" [],
     Compact "compact" [RECORD, SHARD],
@@ -87,10 +89,10 @@ scripts! {
     Timeline "timeline" [RECORD],
     Totals "totals" [RECORD],
     ListReadyOutlets "list_ready_outlets" [RECORD],
-    Verify "verify" [RECORD],
-    Mend "mend" [RECORD, SHARD],
+    Verify "verify" [RECORD, SHARD_KEYS, INDEXES, SCAN, AUDIT],
+    Mend "mend" [RECORD, SHARD, INDEXES, SCAN, AUDIT],
     ExpireReplaySlots "expire_replay_slots" [RECORD],
-    ShardStatus "shard_status" [RECORD, MISSING],
+    ShardStatus "shard_status" [RECORD, MISSING, SHARD_KEYS, INDEXES],
     UpdateTopic "update_topic" [RECORD, SETTINGS],
     ReduceTopic "reduce_topic" [RECORD, SETTINGS],
     InitLayout "init_layout" [RECORD],
@@ -131,7 +133,10 @@ impl Script {
 }
 
 const RECORD: &str = include_str!("record.lua");
-const SHARD: &str = include_str!("shard.lua");
+const SHARD_KEYS: &str = include_str!("shard_keys.lua");
+const SHARD: &str = concat!(include_str!("shard_keys.lua"), include_str!("shard.lua"));
+const INDEXES: &str = include_str!("indexes.lua");
+const AUDIT: &str = include_str!("audit.lua");
 const MOVES: &str = include_str!("transitions.lua");
 const HISTORY: &str = include_str!("history.lua");
 const SCOPE: &str = include_str!("scope.lua");
@@ -178,8 +183,49 @@ fn assemble(source: &str, preludes: &[&str]) -> String {
     let (flags, own) = source.split_once('\n').expect("a script has more than one line");
     let text = [preludes, &[own]].concat().join("\n");
     let text = if text.contains(MISSING) { text.replace(MISSING, &missing_function()) } else { text };
+    let text = write_indexes(text);
     let denied = if text.contains("denied()") { denied_function(&text) } else { String::new() };
     [flags, &denied, &text].join("\n")
+}
+
+/// Writes what [`keys::INDEXES`] says where a script has a line for it.
+fn write_indexes(text: String) -> String {
+    let numbered = || keys::INDEXES.iter().zip(keys::FIRST_INDEX..);
+    let each = |row: &dyn Fn(&keys::Index, usize) -> String, separator: &str| {
+        numbered().map(|(index, number)| row(index, number)).collect::<Vec<_>>().join(separator)
+    };
+    let state = |index: &keys::Index| index.state.as_str().to_ascii_uppercase();
+    let variables = each(&|index, _| index.variable.to_owned(), ", ");
+    let own = each(&|_, number| format!("KEYS[{number}]"), ", ");
+    let behind = each(&|_, number| format!("KEYS[at + {number}]"), ", ");
+    let (last, first) = (keys::SHARD_KEYS, keys::FIRST_INDEX);
+    let parts = [
+        (
+            "-- written: the keys of the indexes\n",
+            format!("local SHARD_KEYS, FIRST_INDEX = {last}, {first}\nlocal {variables} = {own}\n"),
+        ),
+        ("-- written: the keys of the indexes behind `at`\n", format!("{variables} = {behind}\n")),
+        (
+            "-- written: the index of a state\n",
+            each(
+                &|index, _| format!("if state == {} then return {} end\n", state(index), index.variable),
+                "",
+            ),
+        ),
+        (
+            "-- written: the rows of the indexes\n",
+            each(
+                &|index, number| {
+                    let (name, state, moment) = (index.name, state(index), index.moment);
+                    format!(
+                        "{{ name = '{name}', key = KEYS[at + {number}], state = {state}, moment = '{moment}' }},\n"
+                    )
+                },
+                "",
+            ),
+        ),
+    ];
+    parts.iter().fold(text, |text, (line, written)| text.replace(line, written))
 }
 
 /// Commands that every writing script runs before its first write, so that they need no check.
@@ -196,7 +242,7 @@ fn commands<'a>(text: &'a str, functions: &[&str]) -> BTreeSet<&'a str> {
 
 /// Every command that the engine sends or that a script runs.
 pub fn all_commands() -> BTreeSet<&'static str> {
-    let preludes = [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER, SETTINGS, LISTING];
+    let preludes = [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER, SETTINGS, LISTING, SCAN, AUDIT];
     let texts = SOURCES.iter().map(|(_, source, _)| *source).chain(preludes);
     let scripted = texts.flat_map(|text| commands(text, &["call('", "attempt('"]));
     scripted.chain(SENT).collect()
@@ -261,6 +307,24 @@ mod tests {
                 assemble(source, preludes).starts_with("#!lua"),
                 "{script:?} could be stopped in the middle when memory is full"
             );
+        }
+    }
+
+    #[test]
+    fn every_script_that_needs_the_indexes_has_them_written() {
+        for (script, source, preludes) in SOURCES {
+            let text = assemble(source, preludes);
+            assert!(!text.contains("-- written:"), "{script:?}");
+            if *script == Script::Promote {
+                assert!(text.contains("\nlocal DUE, LEASES, DEAD_BY_TIME = KEYS[6], KEYS[7], KEYS[8]\n"));
+                assert!(
+                    text.contains(" DUE, LEASES, DEAD_BY_TIME = KEYS[at + 6], KEYS[at + 7], KEYS[at + 8]\n")
+                );
+                assert!(text.contains("\nif state == RESERVED then return LEASES end\n"));
+                assert!(
+                    text.contains("{ name = 'due', key = KEYS[at + 6], state = DELAYED, moment = 'due' },\n")
+                );
+            }
         }
     }
 

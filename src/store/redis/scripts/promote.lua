@@ -1,20 +1,20 @@
 #!lua flags=allow-oom
 -- Promotes the due jobs of every shard of a group. A second run continues where the first ended.
 --
--- KEYS      per shard those of `shard.lua`
+-- KEYS      per shard those of `shard_keys.lua`
 -- ARGV[A..] most jobs, most unknown outlets, retention of dead letters in ms or '',
 --           per shard its origin
 -- Reply     { microseconds until the next due job, or -1; 1 when more may be due; outlets of due jobs whose keys
 --             are needed; per shard a list: set aside,
 --             per move: outlet, 1 ready 2 timed out 3 died 4 deleted, 1 when it is ready now, ms late }
 local room, unknown_limit, retention = tonumber(ARGV[A]), tonumber(ARGV[A + 1]), tonumber(ARGV[A + 2])
-local more, soonest, unknown, moves, at, has_outlets = 0, nil, {}, nil, 0, false
+local more, soonest, unknown, moves, has_outlets = 0, nil, {}, nil, false
 
 -- Selects the n-th shard of the call for everything that follows.
 local function select_shard(n)
-  at, has_outlets = (n - 1) * (8 + 2 * known), false
-  JOBS, DUE, LEASES, COUNTS = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4]
-  REPLAY_SLOTS, DEAD_BY_TIME, BROKEN, TIMELINE = KEYS[at + 5], KEYS[at + 6], KEYS[at + 7], KEYS[at + 8]
+  at, has_outlets = (n - 1) * (SHARD_KEYS + 2 * known), false
+  JOBS, COUNTS, REPLAY_SLOTS, BROKEN, TIMELINE = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4], KEYS[at + 5]
+  -- written: the keys of the indexes behind `at`
   ORIGIN, set_aside_count, moves = ARGV[A + 2 + n], 0, { 0 }
 end
 
@@ -22,7 +22,8 @@ end
 local function load_outlets()
   if has_outlets then return end
   for i = 1, known do
-    outlets[ARGV[7 + i]] = { ready = KEYS[at + 7 + 2 * i], dead = KEYS[at + 8 + 2 * i] }
+    local ready = at + SHARD_KEYS + 2 * i - 1
+    outlets[ARGV[7 + i]] = { ready = KEYS[ready], dead = KEYS[ready + 1] }
   end
   has_outlets = true
 end
@@ -47,10 +48,10 @@ end
 
 -- Indexes a job again whose index disagreed with the record, which is the truth.
 local function reindex(id, job)
-  for _, index in ipairs({ DUE, LEASES, DEAD_BY_TIME }) do call('ZREM', index, id) end
-  if job.state == DELAYED then call('ZADD', DUE, job.due, id) end
-  if job.state == RESERVED then call('ZADD', LEASES, job.till, id) end
-  if job.state == DEAD then call('ZADD', DEAD_BY_TIME, job.died, id) end
+  for _, index in ipairs(indexes_behind(at)) do
+    local moment = moment_in(index, job)
+    if moment then call('ZADD', index.key, moment, id) else call('ZREM', index.key, id) end
+  end
 end
 
 local function promote_job(id, job)
@@ -104,11 +105,7 @@ end
 -- The records of due jobs; false where there is none. Reads every key that promoting them may write.
 local function read_all(ids)
   local raws, checked = {}, {}
-  if ids[1] then
-    check_shard(DUE)
-    call('ZCARD', LEASES)
-    call('ZCARD', DEAD_BY_TIME)
-  end
+  if ids[1] then check_shard_and_indexes() end
   for place, id in ipairs(ids) do
     local raw = call('HGET', JOBS, id)
     local outlet = raw and #raw > HEAD and sub(raw, HEAD + 1, HEAD + byte(raw, OUTLET_AT))

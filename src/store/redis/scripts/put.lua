@@ -6,6 +6,7 @@
 if REPLAY then return REPLAY end
 check_keys()
 local DONE, EXISTS, DIFFERS = 1, 2, 3
+local indexes = indexes_behind(0)
 
 local function put(id, raw)
   local job, stored = decode(raw), call('HGET', JOBS, id)
@@ -15,16 +16,12 @@ local function put(id, raw)
     return same and EXISTS or DIFFERS
   end
   if stored then set_aside(id, stored) end
-  if job.state == DELAYED then
-    call('ZADD', DUE, job.due, id)
-  elseif job.state == READY then
-    call('RPUSH', outlets[job.outlet].ready, pack('>I4I6', job.gen, NOW) .. id)
-  elseif job.state == RESERVED then
-    call('ZADD', LEASES, job.till, id)
-  else
-    call('ZADD', DEAD_BY_TIME, job.died, id)
-    call('ZADD', outlets[job.outlet].dead, job.died, id)
+  for _, index in ipairs(indexes) do
+    local moment = moment_in(index, job)
+    if moment then call('ZADD', index.key, moment, id) end
   end
+  if job.state == READY then call('RPUSH', outlets[job.outlet].ready, pack('>I4I6', job.gen, NOW) .. id) end
+  if job.state == DEAD then call('ZADD', outlets[job.outlet].dead, job.died, id) end
   count(job.outlet, job.state, 1, job.due)
   call('HSET', JOBS, id, raw)
   return DONE

@@ -1,13 +1,11 @@
--- Prelude of every script that changes one shard: its keys and arguments, its counts, and how it
--- recognises a second run. After the eight keys of the shard come two per outlet that the caller
--- knew; a script that needs those of another outlet replies MOVED before it has written anything.
+-- Prelude of every script that changes one shard: its arguments, its counts, and how it recognises a second run. The
+-- outlets are those that the caller knew; a script that needs the keys of another one replies MOVED before it has written
+-- anything.
 --
--- KEYS  1 jobs  2 due  3 leases  4 counts  5 replay slots  6 dead by time  7 broken  8 timeline, then per outlet its
---       ready list and the dead set of its topic
+-- KEYS  those of `shard_keys.lua`
 -- ARGV  1 microseconds or ''  2 deadline by this server's clock in microseconds  3 channel  4 origin
 --       5 replay slot or ''  6 sequence  7 number of outlets, the outlets, then from ARGV[A] the script's own arguments
-local JOBS, DUE, LEASES, COUNTS, REPLAY_SLOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local DEAD_BY_TIME, BROKEN, TIMELINE = KEYS[6], KEYS[7], KEYS[8]
+local at = 0 -- how many keys precede those of the shard: a promotion selects one shard after the other
 local ORIGIN = ARGV[4]
 local NOW, NOW_UP, MICROS, SERVER_MICROS = clock(ARGV[1])
 local known = tonumber(ARGV[7])
@@ -16,9 +14,8 @@ local OK, GONE, LOST, MOVED, REFUSED = 1, 2, 3, 4, 5
 local BROKEN_LIMIT = 10000
 local STALE_PROBE = 100 -- entries of a ready list that are checked before it is deleted
 
-local outlets = {}
 for i = 1, known do
-  outlets[ARGV[7 + i]] = { ready = KEYS[7 + 2 * i], dead = KEYS[8 + 2 * i] }
+  outlets[ARGV[7 + i]] = { ready = KEYS[SHARD_KEYS + 2 * i - 1], dead = KEYS[SHARD_KEYS + 2 * i] }
 end
 
 -- The reply of an earlier run of this same call, whose sequence is still in the slot, or nil. It is valid
@@ -192,7 +189,7 @@ end
 -- where it is, out of every index: nothing is deleted to save space.
 local function set_aside(id, raw)
   set_aside_count = set_aside_count + 1
-  for _, index in ipairs({ DUE, LEASES, DEAD_BY_TIME }) do attempt('ZREM', index, id) end
+  for i = FIRST_INDEX, SHARD_KEYS do attempt('ZREM', KEYS[at + i], id) end
   local full = attempt('HLEN', BROKEN)
   if type(full) == 'number' and full < BROKEN_LIMIT then
     local kept = attempt('HSET', BROKEN, id, raw or '')

@@ -3,29 +3,31 @@
 -- a script's functions anew on each run.
 
 -- Reads every key that a change of state may write, so that a key of a wrong type fails before the first write.
+local function check_shard_and_indexes()
+  call('HLEN', COUNTS)
+  call('HLEN', TIMELINE)
+  for i = FIRST_INDEX, SHARD_KEYS do call('ZCARD', KEYS[at + i]) end
+end
+
 local function check_keys()
-  check_shard(DUE)
-  call('ZCARD', LEASES)
-  call('ZCARD', DEAD_BY_TIME)
+  check_shard_and_indexes()
   for outlet in pairs(outlets) do check_outlet(outlet) end
 end
 
--- The index of the jobs in this state that needs no key of an outlet.
+-- The index of the jobs in this state; nil for ready jobs.
 local function index_of(state)
-  if state == DELAYED then return DUE end
-  if state == RESERVED then return LEASES end
+  -- written: the index of a state
 end
+
+-- Whether jobs in this state are in a key of their outlet or topic, which a script that moves them needs.
+local function has_outlet_key(state) return state == READY or state == DEAD end
 
 -- Removes a job from the index of its state. The list entry of a ready job becomes stale when its generation increases.
 local function leave_state(id, job, next_state)
   count(job.outlet, job.state, -1, job.due)
   local index = index_of(job.state)
-  if index and job.state ~= next_state then
-    call('ZREM', index, id)
-  elseif job.state == DEAD then
-    call('ZREM', DEAD_BY_TIME, id)
-    call('ZREM', outlets[job.outlet].dead, id)
-  end
+  if index and job.state ~= next_state then call('ZREM', index, id) end
+  if job.state == DEAD then call('ZREM', outlets[job.outlet].dead, id) end
   job.receipt, job.till, job.held, job.died = nil, nil, nil, nil
 end
 

@@ -5,22 +5,21 @@
 -- and its timeline are then not compared with the records; the sums of its counts are compared with the sizes of the
 -- indexes.
 --
--- KEYS  those of `shard.lua`, of one shard
+-- KEYS  those of `shard_keys.lua`
 -- ARGV  step and cursor to continue from, the outlets
--- Reply { next step or 0, next cursor, jobs, stale, set aside, faults, ids of the jobs, outlets whose
---         keys are needed: the caller repeats the step with them }
+-- Reply { next step or 0, next cursor, 1 when this run begins the scan of the records, so that the caller drops what earlier
+--         runs found; jobs, stale, set aside, faults, ids of the jobs, outlets whose keys are needed: the caller repeats the
+--         step with them }
 local BUDGET, PAGE, FAULT_LIMIT, BROKEN_LIMIT, TIMELINE_LIMIT = 10000, 100, 20, 10000, 40000
-local JOBS, DUE, LEASES, COUNTS, REPLAY_SLOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local DEAD_BY_TIME, BROKEN, TIMELINE = KEYS[6], KEYS[7], KEYS[8]
-
-local names, outlets = {}, {}
+local names = {}
 for i = 3, #ARGV do
   names[i - 2] = ARGV[i]
-  outlets[ARGV[i]] = { ready = KEYS[2 * i + 3], dead = KEYS[2 * i + 4] }
+  local ready = SHARD_KEYS + 2 * (i - 2) - 1
+  outlets[ARGV[i]] = { ready = KEYS[ready], dead = KEYS[ready + 1] }
 end
 
-local spent, jobs, stale, aside = 0, 0, 0, 0
-local faults, ids, unknown, tally = {}, {}, {}, {}
+local spent, jobs, stale, aside, begins = 0, 0, 0, 0, 0
+local faults, ids, unknown = {}, {}, {}
 
 local function fault(...)
   if #faults < FAULT_LIMIT then faults[#faults + 1] = table.concat({ ... }) end
@@ -32,25 +31,15 @@ local function read(id)
   return decode(raw)
 end
 
--- The expected score of a job in each index; nil when it should not be there.
-local function due_score(job)
-  if job.state == DELAYED then return job.due end
-end
-local function lease_score(job) return job.till end
-local function death_score(job) return job.died end
-
-local function check_score(id, index, key, expected)
-  local score = call('ZSCORE', key, id)
-  if expected and not score then
+local function report_score(id, index, moment, score)
+  if not score then
     fault('job ', id, ': it is missing in ', index)
-  elseif score and not expected then
+  elseif not moment then
     fault('job ', id, ': it should not be in ', index)
-  elseif expected and tonumber(score) ~= expected then
+  else
     fault('job ', id, ': it has a wrong score in ', index)
   end
 end
-
-local function add_to_tally(field) tally[field] = (tally[field] or 0) + 1 end
 
 local function check_record(id, raw)
   local job = decode(raw)
@@ -62,41 +51,31 @@ local function check_record(id, raw)
     return
   end
   jobs, ids[#ids + 1] = jobs + 1, id
-  add_to_tally(count_field(job.outlet, job.state))
-  if job.state == DELAYED then
-    local minute, hour = timeline_fields(job.outlet, job.due)
-    add_to_tally(minute)
-    add_to_tally(hour)
-  end
-  check_score(id, 'due', DUE, due_score(job))
-  check_score(id, 'leases', LEASES, lease_score(job))
-  check_score(id, 'dead_by_time', DEAD_BY_TIME, death_score(job))
-  local own = outlets[job.outlet]
-  if own then
-    check_score(id, 'the dead letters of its topic', own.dead, death_score(job))
-  else
-    unknown[job.outlet] = true
-  end
+  tally_job(job)
+  compare_scores(id, job, function(index, _, moment, score) report_score(id, index, moment, score) end)
+  if not outlets[job.outlet] then unknown[job.outlet] = true end
 end
 
-local function check_entry(index, id, score, topic, expected_score)
-  local job = read(id)
-  if not job then
-    fault('entry ', id, ' of ', index, ': it leads to no job')
-  elseif expected_score(job) ~= tonumber(score) or (topic and job.topic ~= topic) then
-    fault('entry ', id, ' of ', index, ': the job is not what it says')
-  end
+-- Checks one page of the records; returns the next cursor.
+local function check_records(cursor)
+  local next_cursor, found, scan_begins = scan(JOBS, cursor, PAGE)
+  if scan_begins then begins = 1 end
+  for i = 1, #found, 2 do check_record(found[i], found[i + 1]) end
+  return next_cursor
 end
 
--- Checks one page of a table; returns the next cursor.
-local function page(command, key, cursor, check)
-  local found = call(command, key, cursor, 'COUNT', PAGE)
-  for i = 1, #found[2], 2 do check(found[2][i], found[2][i + 1]) end
+-- Checks one page of a sorted set, which has the moments of jobs by `moment_of`; returns the next cursor.
+local function check_entries(name, key, cursor, topic, moment_of)
+  local found = call('ZSCAN', key, cursor, 'COUNT', PAGE)
+  for i = 1, #found[2], 2 do
+    local id, score, job = found[2][i], tonumber(found[2][i + 1]), read(found[2][i])
+    if not job then
+      fault('entry ', id, ' of ', name, ': it leads to no job')
+    elseif moment_of(job) ~= score or (topic and job.topic ~= topic) then
+      fault('entry ', id, ' of ', name, ': the job is not what it says')
+    end
+  end
   return found[1]
-end
-
-local function check_index(index, key, cursor, topic, expected_score)
-  return page('ZSCAN', key, cursor, function(id, score) check_entry(index, id, score, topic, expected_score) end)
 end
 
 local function check_ready(outlet)
@@ -150,9 +129,7 @@ local function check_sums()
   local function check_size(name, size, expected)
     if size ~= expected then fault(name, ' has ', size, ' entries, ', expected, ' are counted') end
   end
-  check_size('due', call('ZCARD', DUE), sums.d)
-  check_size('leases', call('ZCARD', LEASES), sums.v)
-  check_size('dead_by_time', call('ZCARD', DEAD_BY_TIME), sums.x)
+  for _, index in ipairs(indexes) do check_size(index.name, call('ZCARD', index.key), sums[LETTERS[index.state]]) end
   if aside == 0 then check_size('jobs', call('HLEN', JOBS), sums.d + sums.r + sums.v + sums.x) end
   return '0'
 end
@@ -179,23 +156,26 @@ local function check_counts()
   for field, there in pairs(tally) do fault(printable(field), ': it is missing, there are ', there) end
 end
 
--- The steps in order: jobs, due, leases, dead letters by time, each topic's dead letters, each outlet's ready list, sums.
+-- The steps in order: jobs, each index, each topic's dead letters, each outlet's ready list, sums.
 local function run(step, cursor)
-  if step == 1 then return page('HSCAN', JOBS, cursor, check_record) end
-  if step == 2 then return check_index('due', DUE, cursor, nil, due_score) end
-  if step == 3 then return check_index('leases', LEASES, cursor, nil, lease_score) end
-  if step == 4 then return check_index('dead_by_time', DEAD_BY_TIME, cursor, nil, death_score) end
-  local outlet = names[step - 4]
+  if step == 1 then return check_records(cursor) end
+  local index = indexes[step - 1]
+  if index then
+    return check_entries(index.name, index.key, cursor, nil, function(job) return moment_in(index, job) end)
+  end
+  step = step - 1 - #indexes
+  local outlet = names[step]
   if outlet then
     -- The dead letters of a topic are checked with its plain outlet.
-    local is_plain = topic_of(outlet) == outlet
-    return is_plain and check_index('the dead letters', outlets[outlet].dead, cursor, outlet, death_score) or '0'
+    if topic_of(outlet) ~= outlet then return '0' end
+    local function moment_of(job) return job.died end
+    return check_entries('the dead letters', outlets[outlet].dead, cursor, outlet, moment_of)
   end
-  outlet = names[step - 4 - #names]
+  outlet = names[step - #names]
   return outlet and check_ready(outlet) or check_sums()
 end
 
-local step, cursor, last = tonumber(ARGV[1]), ARGV[2], 5 + 2 * #names
+local step, cursor, last = tonumber(ARGV[1]), ARGV[2], 2 + #indexes + 2 * #names
 local whole = step == 1 and cursor == '0'
 while step <= last and spent < BUDGET do
   cursor = run(step, cursor)
@@ -205,4 +185,4 @@ if whole and step > last and call('HLEN', TIMELINE) <= TIMELINE_LIMIT then check
 
 local unknown_outlets = {}
 for outlet in pairs(unknown) do unknown_outlets[#unknown_outlets + 1] = outlet end
-return { step > last and 0 or step, cursor, jobs, stale, aside, faults, ids, unknown_outlets }
+return { step > last and 0 or step, cursor, begins, jobs, stale, aside, faults, ids, unknown_outlets }
