@@ -32,6 +32,10 @@ const MARGIN: Duration = Duration::from_secs(3);
 /// How much later the jobs of healthy servers may be than those of a server without a fault. The guarantee is a quarter of a second; the faults that these tests found
 /// cost many seconds.
 const MOST_LATE: Duration = Duration::from_millis(1_500);
+/// How many calls in turn a job may have to wait for, where a job of the server without a fault waits for one. A promotion waits
+/// as long again as the slowest server that replies. One may be under way when the job becomes due; the next one promotes it,
+/// and a pop asks its server and, in the worst case, all of them.
+const CALLS: u32 = 6;
 const DELAY: Duration = Duration::from_millis(300);
 
 /// An address at which connections are neither accepted nor refused, because its accept queue is full.
@@ -181,7 +185,7 @@ async fn assert_other_jobs_are_in_time(
         percentile(100)
     );
     let latest = (late.last().expect("has jobs"), control.last().expect("has jobs"));
-    assert!(latest.0.0 < MOST_LATE + latest.1.0, "{latest:?}");
+    assert!(latest.0.0 < MOST_LATE + latest.1.0 * CALLS, "{latest:?}");
 }
 
 /// Makes the new server announce another address, and waits until every other server has it.
