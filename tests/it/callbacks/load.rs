@@ -171,6 +171,7 @@ impl CallLoad {
             if !self.wants_more() {
                 return;
             }
+            // The pace of the plan: the load is the subject.
             let pause = if self.shall_wait() { LONG_PAUSE.max(self.plan.pause) } else { self.plan.pause };
             if !pause.is_zero() {
                 SystemClock::new().sleep(pause).await;

@@ -29,8 +29,8 @@ use crate::harness::{
 /// The default of `redis.retry_for`, and the time that a busy machine adds to it.
 const RETRY_FOR: Duration = Duration::from_secs(5);
 const MARGIN: Duration = Duration::from_secs(3);
-/// How much later the jobs of healthy servers may be than those of a server without a fault. The guarantee is a quarter of a second; the faults that these tests found
-/// cost many seconds.
+/// How much later the jobs of healthy servers may be than those of a server without a fault. The guarantee is a quarter of a
+/// second; the faults that these tests found cost many seconds.
 const MOST_LATE: Duration = Duration::from_millis(1_500);
 /// How many calls in turn a job may have to wait for, where a job of the server without a fault waits for one. A promotion waits
 /// as long again as the slowest server that replies. One may be under way when the job becomes due; the next one promotes it,

@@ -40,8 +40,7 @@ impl RestrictedUser {
     async fn start(rights: &[&str]) -> Self {
         let server = RedisServer::start();
         let raw = Raw::connect(&server.url()).await;
-        // Few shards, because every health check and every `verify` visits all of them.
-        let mut options = Options { shards: Some(2), ..Options::new(&server.url()) };
+        let mut options = Options::new(&server.url());
         let password = Some(Secret::new("secret"));
         options.credentials = Credentials { username: Some("queue".to_owned()), password };
         let user = Self { _server: server, raw, options };

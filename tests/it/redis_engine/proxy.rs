@@ -96,7 +96,7 @@ pub struct State {
     background_seen: usize,
     /// The seconds that are added to clocks in replies.
     pub clock_step: i64,
-    /// In how many replies the cursor of a scan is made one of another server.
+    /// How many cursors of scans in the next replies are replaced by those of another server.
     cursors_to_move: usize,
     /// Requests that were not delivered, whose connections have ended.
     pub withheld: Vec<Vec<u8>>,

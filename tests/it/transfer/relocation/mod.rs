@@ -47,9 +47,9 @@ fn as_ready(mut jobs: Vec<JobRecord>) -> Vec<JobRecord> {
     jobs
 }
 
-/// A new place on Redis, with few shards: each step of a move visits all of them.
+/// A new place on Redis.
 fn place_on_redis() -> redis::Options {
-    redis::Options { prefix: fresh_prefix(), shards: Some(2), ..redis::Options::new(&shared().url()) }
+    redis::Options { prefix: fresh_prefix(), ..redis::Options::new(&shared().url()) }
 }
 
 /// A store that is open for a move.
