@@ -45,16 +45,18 @@ impl HealthCheck {
             let call = call.arg(keys.ready_channel.clone()).arg(keys.settings_channel.clone());
             async { Reply::new(self.shards.call(call.without_retry()).await?)?.int() }
         });
+        let context = self.shards.context();
+        let layout_was_lost = context.layout.is_lost(self.shards.keys.slot);
         let results = join_all(checks).await;
-        let (now_us, all) = (self.shards.context().now_us(), results.len());
+        let (now_us, all) = (context.now_us(), results.len());
         let full = results.iter().filter(|result| matches!(result, Ok(1))).count();
         // A server that did not answer may be full as before.
         if full > 0 || results.iter().all(Result::is_ok) {
             self.memory.record(full_memory(full, all), now_us);
         }
         let replaced = results.iter().filter(|result| matches!(result, Err(Error::Replaced))).count();
-        let context = self.shards.context();
-        let layout = context.layout.is_lost(self.shards.keys.slot);
+        // One that was lost meanwhile says nothing about shards that were asked before: they may be lost, too.
+        let layout = layout_was_lost && context.layout.is_lost(self.shards.keys.slot);
         context.metrics.set_replaced(replaced > 0 || layout);
         let mut failures: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
         if failures.len() == all {

@@ -1,8 +1,10 @@
 //! Failovers in a Cluster: of the server with the mark of the move, and of one that has only jobs.
 
+use std::net::SocketAddr;
+
 use super::{
-    JOBS, LAST, Mover, OTHER_JOBS, Producer, REPLACED_AFTER_MS, SOURCE, Setup, assert_explained,
-    assert_moved_whole, embedded, fill, jobs_at, standalone,
+    JOBS, LAST, Middle, Mover, OTHER_JOBS, Producer, REPLACED_AFTER_MS, SOURCE, Setup, assert_explained,
+    assert_moved_whole, fill, standalone,
 };
 use crate::harness::{
     cluster::Cluster,
@@ -25,14 +27,14 @@ fn primary_without_mark(cluster: &Cluster, prefix: &str) -> usize {
     cluster.primaries(0).into_iter().find(|primary| *primary != with_mark).expect("there are three primaries")
 }
 
-/// The jobs under a prefix at all primaries.
-fn jobs_in(cluster: &Cluster, prefix: &str) -> usize {
-    cluster.primaries(0).into_iter().map(|primary| jobs_at(&cluster.servers[primary], prefix)).sum()
+/// The addresses of all primaries.
+fn primaries(cluster: &Cluster) -> Vec<SocketAddr> {
+    cluster.primaries(0).into_iter().map(|primary| cluster.servers[primary].address()).collect()
 }
 
 /// Kills a primary while a mover is in the middle, and waits for the end of the run.
-fn fail_over(mover: Mover, cluster: &Cluster, primary: usize, copied: impl Fn() -> usize) {
-    mover.suspend_in_the_middle(copied);
+fn fail_over(mover: Mover, cluster: &Cluster, primary: usize, middle: &Middle<'_>) {
+    mover.suspend_in(middle);
     cluster.servers[primary].kill();
     mover.resume();
     cluster.set_node_timeout(REPLACED_AFTER_MS[0]);
@@ -47,17 +49,17 @@ fn fail_over(mover: Mover, cluster: &Cluster, primary: usize, copied: impl Fn() 
 #[test]
 fn a_cluster_that_fails_over_during_each_run_is_moved_whole() {
     let (cluster, prefix) = (Cluster::start(REPLACED_AFTER_MS[1]), fresh_prefix());
-    let (target, target_prefix) = standalone();
+    let (gate, target, target_prefix) = standalone();
     let setup = Setup::new(&(cluster.settings(&prefix) + EVERY_REPLICA), &target);
     let server = setup.serve(SOURCE);
     fill(&server, "job", JOBS);
     let producer = Producer::start(&server);
-    let copied = || jobs_at(shared(), &target_prefix);
-    fail_over(setup.start(&[]), &cluster, primary_with_mark(&cluster, &prefix), copied);
+    let middle = || Middle::plan(&gate, vec![shared().address()], &target_prefix);
+    let in_middle = middle();
+    fail_over(setup.start(&[]), &cluster, primary_with_mark(&cluster, &prefix), &in_middle);
     fill(&server, "more", JOBS);
-    let copied_before = copied();
-    let copied = || copied().saturating_sub(copied_before);
-    fail_over(setup.start(&LAST), &cluster, primary_without_mark(&cluster, &prefix), copied);
+    let in_middle = middle();
+    fail_over(setup.start(&LAST), &cluster, primary_without_mark(&cluster, &prefix), &in_middle);
     setup.run(&LAST);
     assert_moved_whole(&setup, server, producer);
 }
@@ -65,18 +67,19 @@ fn a_cluster_that_fails_over_during_each_run_is_moved_whole() {
 #[test]
 fn a_cluster_that_fails_over_during_each_run_receives_all_jobs() {
     let (cluster, prefix) = (Cluster::start(REPLACED_AFTER_MS[1]), fresh_prefix());
-    let setup = Setup::new(&embedded("source"), &cluster.settings(&prefix));
+    let (gate, source, _) = standalone();
+    let setup = Setup::new(&source, &cluster.settings(&prefix));
     let server = setup.serve(SOURCE);
     fill(&server, "job", JOBS);
-    let copied = || jobs_in(&cluster, &prefix);
-    fail_over(setup.start(&[]), &cluster, primary_without_mark(&cluster, &prefix), copied);
+    let middle = || Middle::plan(&gate, primaries(&cluster), &prefix);
+    let in_middle = middle();
+    fail_over(setup.start(&[]), &cluster, primary_without_mark(&cluster, &prefix), &in_middle);
     fill(&server, "more", JOBS);
     assert!(server.stop().success());
     let content = setup.content(SOURCE);
     assert_eq!(content.jobs.len(), 2 * (JOBS + OTHER_JOBS));
-    let copied_before = copied();
-    let copied = || copied().saturating_sub(copied_before);
-    fail_over(setup.start(&LAST), &cluster, primary_with_mark(&cluster, &prefix), copied);
+    let in_middle = middle();
+    fail_over(setup.start(&LAST), &cluster, primary_with_mark(&cluster, &prefix), &in_middle);
     setup.run(&LAST);
     setup.assert_moved(&content);
 }

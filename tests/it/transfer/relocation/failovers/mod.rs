@@ -9,6 +9,7 @@ mod unreplicated;
 use std::{
     collections::BTreeMap,
     fs,
+    net::SocketAddr,
     path::Path,
     process::{Child, Stdio},
     sync::{
@@ -24,6 +25,7 @@ use tempfile::TempDir;
 
 use super::super::program::{add, run_to};
 use crate::harness::{
+    gate::Gate,
     process::{Server, linger, refused, stderr, wait_for_exit},
     process_stats,
     redis::{RedisServer, fresh_prefix, shared},
@@ -31,8 +33,8 @@ use crate::harness::{
     wait::{TimeLimit, join},
 };
 
-/// Jobs to move: so many that a pass takes much longer than it takes to stop the mover.
-const JOBS: usize = 4_000;
+/// Jobs to move: three times as many as a mover stores at a time.
+const JOBS: usize = 1_500;
 /// Jobs of [`fill`] besides those that wait: reserved, dead and ready ones.
 const OTHER_JOBS: usize = 3;
 
@@ -108,17 +110,12 @@ const TARGET: &str = "target.toml";
 const MOVE: [&str; 5] = ["move", "--config", SOURCE, "--to", TARGET];
 const LAST: [&str; 1] = ["--last"];
 
-/// The settings of a store of the embedded engine.
-fn embedded(name: &str) -> String {
-    format!("[embedded]\ndata_dir = '{name}'\n")
-}
-
-/// The settings of a store on the Redis that all tests share, and its prefix.
-fn standalone() -> (String, String) {
-    let prefix = fresh_prefix();
-    let settings =
-        format!("[store]\nengine = 'redis'\n[redis]\nurl = '{}'\nprefix = '{prefix}'\n", shared().url());
-    (settings, prefix)
+/// A store on the Redis that all tests share, behind a gate: its settings and its prefix.
+fn standalone() -> (Gate, String, String) {
+    let (gate, prefix) = (Gate::start(shared().address()), fresh_prefix());
+    let url = format!("redis://{}", gate.address);
+    let settings = format!("[store]\nengine = 'redis'\n[redis]\nurl = '{url}'\nprefix = '{prefix}'\n");
+    (gate, settings, prefix)
 }
 
 /// Jobs and settings of a store. A job that waits counts as waiting whether it is due already or not.
@@ -204,10 +201,40 @@ fn assert_moved_whole(setup: &Setup, server: Server, producer: Producer) {
 
 /// The jobs under a prefix at a primary.
 fn jobs_at(primary: &RedisServer, prefix: &str) -> usize {
-    let mut connection = Resp::connect(primary.address()).expect("the server listens");
-    let keys = connection.call(&["KEYS", &format!("{{{prefix}:*}}:jobs")]).list();
-    let jobs = keys.into_iter().map(|key| connection.call(&["HLEN", &key.text()]).int());
+    jobs_in(&[primary.address()], prefix)
+}
+
+/// The jobs under a prefix at all of these primaries.
+fn jobs_in(primaries: &[SocketAddr], prefix: &str) -> usize {
+    let jobs = primaries.iter().map(|primary| {
+        let mut connection = Resp::connect(*primary).expect("the server listens");
+        let keys = connection.call(&["KEYS", &format!("{{{prefix}:*}}:jobs")]).list();
+        keys.into_iter().map(|key| connection.call(&["HLEN", &key.text()]).int()).sum::<i64>()
+    });
     usize::try_from(jobs.sum::<i64>()).expect("a count")
+}
+
+/// A moment in the copying: some jobs have been copied since it was planned, and others have not.
+struct Middle<'a> {
+    /// It closes then. The mover stands still from there on, because it does not get on without the store behind it.
+    gate: &'a Gate,
+    primaries: Vec<SocketAddr>,
+    prefix: &'a str,
+    before: usize,
+}
+
+impl<'a> Middle<'a> {
+    /// Plans it for the next jobs that are copied to these primaries of the target. The gate is that of either store.
+    fn plan(gate: &'a Gate, primaries: Vec<SocketAddr>, prefix: &'a str) -> Self {
+        let before = jobs_in(&primaries, prefix);
+        let (at, under) = (primaries.clone(), prefix.to_owned());
+        gate.close_when(move || jobs_in(&at, &under) > before);
+        Self { gate, primaries, prefix, before }
+    }
+
+    fn copied(&self) -> usize {
+        jobs_in(&self.primaries, self.prefix) - self.before
+    }
 }
 
 /// Asserts that a run that met a failover has ended well, or says in one sentence why not.
@@ -222,20 +249,13 @@ fn assert_explained((code, text): (i32, String)) {
 struct Mover(Child);
 
 impl Mover {
-    /// Stops the process once it has copied the first jobs.
-    fn suspend_in_the_middle(&self, copied: impl Fn() -> usize) {
-        self.suspend_after(0, copied);
-    }
-
-    /// Stops the process once it has copied more than `count` jobs and before it has copied all.
-    fn suspend_after(&self, count: usize, copied: impl Fn() -> usize) {
-        let limit = TimeLimit::new();
-        while copied() <= count {
-            limit.check(|| format!("{} jobs were copied", copied()));
-            limit.pause_thread();
-        }
+    /// Stops the process in the middle of the copying. The call that it has just made is answered.
+    fn suspend_in(&self, middle: &Middle<'_>) {
+        middle.gate.wait_until_closed();
         self.suspend();
-        assert!(copied() < JOBS, "the mover was too fast: all jobs are copied");
+        let copied = middle.copied();
+        assert!((1..JOBS).contains(&copied), "{copied} jobs are copied");
+        middle.gate.open();
     }
 
     fn suspend(&self) {

@@ -4,17 +4,21 @@
 use std::process::Stdio;
 
 use super::{
-    JOBS, LAST, MOVE, Mover, OTHER_JOBS, SOURCE, Setup, fill, jobs_at,
+    JOBS, LAST, MOVE, Mover, OTHER_JOBS, SOURCE, Setup, fill, jobs_in,
     sentinel::{start_sentinels, wait_until_replaced},
     standalone,
     unreplicated::{LONG_TIMEOUT, assert_completed_by_next_run, hold_replicas_back, lose, mark_at},
 };
 use crate::harness::{
+    gate::Gate,
     process::linger,
     redis::{RedisServer, fresh_prefix},
     resp::{Reply, until},
     sentinel::{Sentinels, connect},
 };
+
+/// So many jobs that their ids are listed for much longer than it takes to stop the command.
+const MANY: usize = 16_000;
 
 /// How often a command was called at a server.
 fn calls(server: &RedisServer, command: &str) -> u64 {
@@ -30,7 +34,8 @@ fn calls(server: &RedisServer, command: &str) -> u64 {
 fn a_target_that_fails_over_after_it_was_compared_is_not_opened() {
     let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
     let source = RedisServer::start();
-    let settings = format!("[store]\nengine = 'redis'\n[redis]\nurl = '{}'\n", source.url());
+    let gate = Gate::start(source.address());
+    let settings = format!("[store]\nengine = 'redis'\n[redis]\nurl = 'redis://{}'\n", gate.address);
     let setup = Setup::new(&settings, &sentinels.settings(&prefix));
     let server = setup.serve(SOURCE);
     fill(&server, "job", JOBS);
@@ -39,13 +44,18 @@ fn a_target_that_fails_over_after_it_was_compared_is_not_opened() {
     assert!(server.stop().success());
     let content = setup.content(SOURCE);
     let primary = hold_replicas_back(&sentinels);
+    let (at, all) = (vec![sentinels.servers[primary].address()], content.jobs.len());
+    let mut left = 5;
+    // Once the target has all jobs, the source is read only to compare, and the target has been read before.
+    gate.close_when(move || {
+        left -= usize::from(jobs_in(&at, &prefix) == all);
+        left == 0
+    });
     let mover = setup.start(&LAST);
-    assert!(until(|| jobs_at(&sentinels.servers[primary], &prefix) == content.jobs.len()));
-    // From here on the source is read only to compare, and the target has been read before.
-    let begun = calls(&source, "evalsha");
-    assert!(until(|| calls(&source, "evalsha") >= begun + 5));
+    gate.wait_until_closed();
     mover.suspend();
-    assert!(mark_at(&source, "linger").contains(r#""role":"source""#), "the mover was too fast");
+    gate.open();
+    assert!(mark_at(&source, "linger").contains(r#""role":"source""#));
     let promoted = lose(primary, &sentinels);
     let inspected = || calls(&sentinels.servers[promoted], "config|get");
     let before = inspected();
@@ -85,22 +95,23 @@ fn an_export_during_a_failover_has_every_job() {
     let sentinels = start_sentinels(&[]);
     let setup = Setup::new(&sentinels.settings(&fresh_prefix()), "");
     let server = setup.serve(SOURCE);
-    fill(&server, "job", 4 * JOBS);
+    fill(&server, "job", MANY);
     assert!(server.stop().success());
     wait_for_replicas(&sentinels);
     let mut command = linger(&["export", "out", "--config", SOURCE], setup.path());
     let export = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
     let (code, text) = fail_over_while_ids_are_listed(&sentinels, Mover(export));
     assert_eq!(code, 0, "{text}");
-    assert!(text.contains(&format!("{} jobs", 4 * JOBS + OTHER_JOBS)), "{text}");
+    assert!(text.contains(&format!("{} jobs", MANY + OTHER_JOBS)), "{text}");
 }
 
 #[test]
 fn a_run_whose_target_fails_over_while_it_is_listed_says_so() {
     let (sentinels, prefix) = (start_sentinels(&[]), fresh_prefix());
-    let setup = Setup::new(&standalone().0, &sentinels.settings(&prefix));
+    let (_, source, _) = standalone();
+    let setup = Setup::new(&source, &sentinels.settings(&prefix));
     let server = setup.serve(SOURCE);
-    fill(&server, "job", 4 * JOBS);
+    fill(&server, "job", MANY);
     assert!(server.stop().success());
     setup.run(&[]);
     wait_for_replicas(&sentinels);

@@ -1,8 +1,8 @@
 //! Failovers behind Sentinel, of the source or the target, beside its servers and in the last run.
 
 use super::{
-    JOBS, LAST, Mover, OTHER_JOBS, Producer, REPLACED_AFTER_MS, SOURCE, Setup, assert_explained,
-    assert_moved_whole, embedded, fill, jobs_at, standalone,
+    JOBS, LAST, Middle, Mover, OTHER_JOBS, Producer, REPLACED_AFTER_MS, SOURCE, Setup, assert_explained,
+    assert_moved_whole, fill, standalone,
 };
 use crate::harness::{
     redis::{fresh_prefix, shared},
@@ -42,8 +42,8 @@ enum Fault {
 }
 
 /// Takes the primary away while a mover is in the middle, and waits for the end of the run.
-fn fail_over(mover: Mover, sentinels: &Sentinels, copied: impl Fn() -> usize, fault: Fault) {
-    mover.suspend_in_the_middle(copied);
+fn fail_over(mover: Mover, sentinels: &Sentinels, middle: &Middle<'_>, fault: Fault) {
+    mover.suspend_in(middle);
     let number = sentinels.primary();
     let primary = &sentinels.servers[number];
     if fault == Fault::Stopped {
@@ -70,17 +70,17 @@ fn fail_over(mover: Mover, sentinels: &Sentinels, copied: impl Fn() -> usize, fa
 /// in a pass, and in the last one.
 fn fail_over_the_source([in_pass, in_last]: [Fault; 2]) {
     let sentinels = start_sentinels(&REFUSE_WITHOUT_REPLICAS);
-    let (target, prefix) = standalone();
+    let (gate, target, prefix) = standalone();
     let setup = Setup::new(&(sentinels.settings(&fresh_prefix()) + EVERY_REPLICA), &target);
     let server = setup.serve(SOURCE);
     fill(&server, "job", JOBS);
     let producer = Producer::start(&server);
-    let copied = || jobs_at(shared(), &prefix);
-    fail_over(setup.start(&[]), &sentinels, copied, in_pass);
+    let middle = || Middle::plan(&gate, vec![shared().address()], &prefix);
+    let in_middle = middle();
+    fail_over(setup.start(&[]), &sentinels, &in_middle, in_pass);
     fill(&server, "more", JOBS);
-    let copied_before = copied();
-    let copied = || copied().saturating_sub(copied_before);
-    fail_over(setup.start(&LAST), &sentinels, copied, in_last);
+    let in_middle = middle();
+    fail_over(setup.start(&LAST), &sentinels, &in_middle, in_last);
     setup.run(&LAST);
     assert_moved_whole(&setup, server, producer);
 }
@@ -95,25 +95,25 @@ fn a_source_with_two_primaries_during_the_last_run_is_moved_whole() {
     fail_over_the_source([Fault::KilledAsItGoesOn, Fault::Stopped]);
 }
 
-/// Moves a store of the embedded engine behind Sentinel, with the default settings, under which Redis may lose what was
+/// Moves a store from another Redis behind Sentinel, with the default settings, under which Redis may lose what was
 /// copied last. The primary is lost in a pass, and in the last one.
 fn fail_over_the_target([in_pass, in_last]: [Fault; 2]) {
     let sentinels = start_sentinels(&[]);
-    let prefix = fresh_prefix();
-    let setup = Setup::new(&embedded("source"), &sentinels.settings(&prefix));
+    let ((gate, source, _), prefix) = (standalone(), fresh_prefix());
+    let setup = Setup::new(&source, &sentinels.settings(&prefix));
     let server = setup.serve(SOURCE);
     fill(&server, "job", JOBS);
     let producer = Producer::start(&server);
-    let copied = || jobs_at(&sentinels.servers[sentinels.primary()], &prefix);
-    fail_over(setup.start(&[]), &sentinels, copied, in_pass);
+    let middle = || Middle::plan(&gate, vec![sentinels.servers[sentinels.primary()].address()], &prefix);
+    let in_middle = middle();
+    fail_over(setup.start(&[]), &sentinels, &in_middle, in_pass);
     fill(&server, "more", JOBS);
     let acknowledged = producer.end();
     assert!(server.stop().success());
     let content = setup.content(SOURCE);
     assert_eq!(content.jobs.len(), 2 * (JOBS + OTHER_JOBS) + acknowledged.len());
-    let copied_before = copied();
-    let copied = || copied().saturating_sub(copied_before);
-    fail_over(setup.start(&LAST), &sentinels, copied, in_last);
+    let in_middle = middle();
+    fail_over(setup.start(&LAST), &sentinels, &in_middle, in_last);
     setup.run(&LAST);
     setup.assert_moved(&content);
 }

@@ -2,12 +2,13 @@
 //! also with the default settings.
 
 use super::{
-    Content, JOBS, LAST, OTHER_JOBS, SOURCE, Setup, TARGET, fill, jobs_at,
+    Content, JOBS, LAST, Middle, OTHER_JOBS, SOURCE, Setup, TARGET, fill, jobs_at,
     sentinel::{start_sentinels, wait_until_replaced},
     standalone,
 };
 use crate::{
     harness::{
+        gate::Gate,
         process::Server,
         redis::{RedisServer, fresh_prefix, shared},
         resp::{Reply, Resp, until},
@@ -90,16 +91,24 @@ enum Run {
 fn lose_mark_of_source(run: Run, count: usize, why: &str) {
     let settings = if run == Run::Copies { LONG_RETRY } else { "" };
     let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
-    let (target, target_prefix) = standalone();
+    let (gate, target, target_prefix) = standalone();
     let setup = Setup::new(&(sentinels.settings(&prefix) + settings), &(target + settings));
     let server = setup.serve(SOURCE);
     fill(&server, "job", count);
     let primary = hold_replicas_back(&sentinels);
-    let mover = setup.start(&LAST);
-    match run {
-        Run::Copies => mover.suspend_in_the_middle(|| jobs_at(shared(), &target_prefix)),
-        Run::WaitsForReplicas => wait_until_waiting(&sentinels.servers[primary]),
-    }
+    let mover = match run {
+        Run::Copies => {
+            let middle = Middle::plan(&gate, vec![shared().address()], &target_prefix);
+            let mover = setup.start(&LAST);
+            mover.suspend_in(&middle);
+            mover
+        }
+        Run::WaitsForReplicas => {
+            let mover = setup.start(&LAST);
+            wait_until_waiting(&sentinels.servers[primary]);
+            mover
+        }
+    };
     let mark = mark_at(&sentinels.servers[primary], &prefix);
     assert!(mark.contains(r#""role":"source""#), "it decided before the replicas had everything: {mark}");
     assert!(!adds(&server, "refused"), "the source is closed");
@@ -134,13 +143,14 @@ fn a_source_that_lost_its_mark_in_the_middle_is_not_given_up() {
     lose_mark_of_source(Run::Copies, JOBS, "a server was replaced or lost a replica meanwhile");
 }
 
-/// A target behind Sentinel with a first pass, and jobs that it lacks.
+/// A target behind Sentinel with a first pass, and jobs that it lacks. With the gate and the prefix of the source, and what
+/// that has.
 fn target_to_complete(
     sentinels: &Sentinels,
     prefix: &str,
     (count, settings): (usize, &str),
-) -> (Setup, String, Content) {
-    let (source, source_prefix) = standalone();
+) -> (Setup, (Gate, String), Content) {
+    let (gate, source, source_prefix) = standalone();
     let setup = Setup::new(&(source + settings), &(sentinels.settings(prefix) + settings));
     let server = setup.serve(SOURCE);
     fill(&server, "job", FEW);
@@ -149,7 +159,7 @@ fn target_to_complete(
     assert!(server.stop().success());
     let content = setup.content(SOURCE);
     assert_eq!(content.jobs.len(), FEW + count + 2 * OTHER_JOBS);
-    (setup, source_prefix, content)
+    (setup, (gate, source_prefix), content)
 }
 
 /// Asserts that the last run did not complete the move, and that the next one does.
@@ -167,7 +177,7 @@ pub fn assert_completed_by_next_run(setup: &Setup, sentinels: &Sentinels, lost: 
 #[test]
 fn a_target_that_lost_jobs_while_the_mover_waited_was_not_opened() {
     let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
-    let (setup, source_prefix, content) = target_to_complete(&sentinels, &prefix, (FEW, ""));
+    let (setup, (_, source_prefix), content) = target_to_complete(&sentinels, &prefix, (FEW, ""));
     let primary = hold_replicas_back(&sentinels);
     let mover = setup.start(&LAST);
     wait_until_waiting(&sentinels.servers[primary]);
@@ -186,16 +196,19 @@ fn a_target_that_lost_jobs_while_the_mover_waited_was_not_opened() {
 #[test]
 fn a_target_that_lost_jobs_in_the_middle_is_not_opened() {
     let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
-    let (setup, _, content) = target_to_complete(&sentinels, &prefix, (JOBS, LONG_RETRY));
+    let (setup, (gate, _), content) = target_to_complete(&sentinels, &prefix, (JOBS, LONG_RETRY));
+    let middle = || Middle::plan(&gate, vec![sentinels.servers[sentinels.primary()].address()], &prefix);
+    let in_middle = middle();
     let mover = setup.start(&LAST);
-    let copied = |server: usize| jobs_at(&sentinels.servers[server], &prefix) - FEW - OTHER_JOBS;
-    mover.suspend_in_the_middle(|| copied(sentinels.primary()));
+    mover.suspend_in(&in_middle);
     let primary = hold_replicas_back(&sentinels);
-    let kept = copied(primary);
+    let kept = jobs_at(&sentinels.servers[primary], &prefix);
+    let later = middle();
     mover.resume();
-    mover.suspend_after(kept, || copied(primary));
+    mover.suspend_in(&later);
     let promoted = lose(primary, &sentinels);
-    assert_eq!(copied(promoted), kept, "the replicas had not received the others");
+    let left = jobs_at(&sentinels.servers[promoted], &prefix);
+    assert_eq!(left, kept, "the replicas had not received the others");
     mover.resume();
     let (code, text) = mover.wait();
     assert_eq!(code, 1, "{text}");
