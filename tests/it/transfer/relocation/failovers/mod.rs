@@ -62,7 +62,11 @@ impl Setup {
 
     /// Starts a run.
     fn start(&self, flags: &[&str]) -> Mover {
-        let mut command = linger(&[&MOVE[..], flags].concat(), self.path());
+        self.start_command(&[&MOVE[..], flags].concat())
+    }
+
+    fn start_command(&self, arguments: &[&str]) -> Mover {
+        let mut command = linger(arguments, self.path());
         Mover(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts"))
     }
 
@@ -245,7 +249,7 @@ fn assert_explained((code, text): (i32, String)) {
     assert!(code == 0 || code == 1 && text.starts_with("linger: ") && explains, "{code}: {text}");
 }
 
-/// A run of `linger move`; killed when dropped.
+/// A run of `linger move`, or of another command; killed when dropped.
 struct Mover(Child);
 
 impl Mover {

@@ -1,17 +1,15 @@
 //! A primary that is replaced between two calls of the command, so that no call fails: what was compared, and how far a list
 //! was read, counts no more.
 
-use std::process::Stdio;
-
 use super::{
-    JOBS, LAST, MOVE, Mover, OTHER_JOBS, SOURCE, Setup, fill, jobs_in,
+    JOBS, LAST, MOVE, OTHER_JOBS, SOURCE, Setup, fill, jobs_in,
     sentinel::{start_sentinels, wait_until_replaced},
     standalone,
     unreplicated::{LONG_TIMEOUT, assert_completed_by_next_run, hold_replicas_back, lose, mark_at},
 };
 use crate::harness::{
     gate::Gate,
-    process::linger,
+    monitor::Monitor,
     redis::{RedisServer, fresh_prefix},
     resp::{Reply, until},
     sentinel::{Sentinels, connect},
@@ -71,11 +69,12 @@ fn a_target_that_fails_over_after_it_was_compared_is_not_opened() {
 }
 
 /// Stops a command when it has listed some ids at the primary, and lets it go on when another server has taken over.
-fn fail_over_while_ids_are_listed(sentinels: &Sentinels, command: Mover) -> (i32, String) {
+fn fail_over_while_ids_are_listed(sentinels: &Sentinels, setup: &Setup, arguments: &[&str]) -> (i32, String) {
     let number = sentinels.primary();
     let primary = &sentinels.servers[number];
-    let before = calls(primary, "hscan");
-    assert!(until(|| calls(primary, "hscan") > before + 2));
+    let scans = Monitor::start(primary).lines().filter(|line| line.contains("\"HSCAN\""));
+    let command = setup.start_command(arguments);
+    assert_eq!(scans.take(3).count(), 3);
     command.suspend();
     primary.kill();
     wait_until_replaced(sentinels, number);
@@ -98,9 +97,8 @@ fn an_export_during_a_failover_has_every_job() {
     fill(&server, "job", MANY);
     assert!(server.stop().success());
     wait_for_replicas(&sentinels);
-    let mut command = linger(&["export", "out", "--config", SOURCE], setup.path());
-    let export = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
-    let (code, text) = fail_over_while_ids_are_listed(&sentinels, Mover(export));
+    let export = ["export", "out", "--config", SOURCE];
+    let (code, text) = fail_over_while_ids_are_listed(&sentinels, &setup, &export);
     assert_eq!(code, 0, "{text}");
     assert!(text.contains(&format!("{} jobs", MANY + OTHER_JOBS)), "{text}");
 }
@@ -116,9 +114,7 @@ fn a_run_whose_target_fails_over_while_it_is_listed_says_so() {
     setup.run(&[]);
     wait_for_replicas(&sentinels);
     let content = setup.content(SOURCE);
-    let mut command = linger(&[&MOVE[..], &LAST].concat(), setup.path());
-    let mover = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
-    let (code, text) = fail_over_while_ids_are_listed(&sentinels, Mover(mover));
+    let (code, text) = fail_over_while_ids_are_listed(&sentinels, &setup, &[&MOVE[..], &LAST].concat());
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("a server was replaced or lost a replica meanwhile"), "{text}");
     setup.run(&LAST);
