@@ -5,7 +5,7 @@
 //! ```text
 //! main · cli · server       composition root; alone names an engine or sees the whole config
 //! http                      alone knows routes and JSON
-//! net                       connections as bytes: listener, TLS, timeouts, limits; knows no route and no job
+//! net                       connections as bytes: listener, TLS, timeouts, limits; knows no route, no job and no axum
 //! push                      callbacks: calls the URLs of due jobs; a customer of queue, like a worker elsewhere
 //! queue                     the rules: service, waiters (parked polls), timer, limits
 //! transfer                  exports and imports: over store alone

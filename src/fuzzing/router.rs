@@ -20,7 +20,7 @@ use tower::ServiceExt;
 
 use crate::{
     clock::SystemClock,
-    http::{App, CONTRACT, HttpOptions, router},
+    http::{App, CONTRACT, Edge, HttpOptions, router},
     metrics::Metrics,
     queue::{Limits, Queue, StoreEvents},
     store::embedded,
@@ -193,7 +193,7 @@ impl Server {
             let store = embedded::open(options, clock.clone(), events.clone(), metrics.engine.clone()).await;
             Queue::new(store.expect("opens"), &events, clock.clone(), limits, metrics.queue.clone())
         });
-        let router = router(&App::new(queue.clone(), clock, metrics, HttpOptions::default()));
+        let router = router(&App::new(queue.clone(), Edge::new(clock, metrics, HttpOptions::default())));
         Self { runtime, queue, router, directory }
     }
 

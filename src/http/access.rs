@@ -1,9 +1,7 @@
-//! Checks that a caller's token allows the scope that a route requires.
+//! Who calls our own API: bearer tokens, and whether one allows the scope that a route requires.
 //!
 //! The scopes are in the route table. A topic in the path is checked by `wire::parameters::TopicPath`, one in a body by
 //! its handler, and a job's topic by the steps of `queue` themselves.
-
-use std::sync::Arc;
 
 use axum::{
     extract::{FromRequestParts, Request},
@@ -11,8 +9,8 @@ use axum::{
 };
 
 use super::{
+    edge::RequiredScope::{self, AllTopics, Any, Of, Public},
     errors::Problem,
-    route::RequiredScope::{self, AllTopics, Any, Of, Public},
 };
 use crate::{
     auth::{AuthError, Authenticator, Caller},
@@ -20,20 +18,15 @@ use crate::{
     net::ConnectedClient,
 };
 
-/// Refuses a request whose token does not allow what is `required`. Stores the caller in the request.
+/// The caller of a request. Refuses a token that does not allow what is `required`.
 pub(super) fn authorize(
     authenticator: &Authenticator,
     required: RequiredScope,
     request: &mut Request,
 ) -> Result<Caller, Problem> {
     let caller = authorized_caller(authenticator, required, request.headers())?;
-    // The level is checked first because finding the span costs something.
-    if tracing::level_filters::LevelFilter::current() >= tracing::Level::DEBUG {
-        tracing::Span::current().record("caller", &*caller.name);
-    }
     // No code after this needs the token.
     request.headers_mut().remove(header::AUTHORIZATION);
-    request.extensions_mut().insert(caller.clone());
     Ok(caller)
 }
 
@@ -46,15 +39,11 @@ fn authorized_caller(
     let (first, several) = (credentials.next(), credentials.next().is_some());
     // Several credentials may contradict each other, so none of them counts.
     let credential = first.map(|value| if several { b"" } else { value.as_bytes() });
-    let allows = |caller: &Caller| match required {
-        Public | Any => true,
-        Of(scope) => caller.has_scope(scope),
-        AllTopics(scope) => caller.has_scope(scope) && caller.topics.is_all(),
-    };
     match (authenticator.authenticate(credential), required) {
-        (Ok(caller), _) if allows(&caller) => Ok(caller),
+        (Ok(caller), _) if required.is_met_by(&caller) => Ok(caller),
         (Ok(_), AllTopics(scope)) => Err(Problem::forbidden(&format!("{scope} for all topics"))),
         (Ok(_), Of(scope)) => Err(Problem::forbidden(scope.as_str())),
+        // Every caller meets these.
         (Ok(caller), Public | Any) => Ok(caller),
         (Err(_), Public) => Ok(Caller::unprivileged()),
         (Err(AuthError::Missing), _) => Err(Problem::no_token()),
@@ -81,10 +70,6 @@ pub(super) fn check_topics(caller: &Caller, topic: Option<&Topic>) -> Result<(),
 pub(super) fn check_all_topics(caller: &Caller) -> Result<(), Problem> {
     if caller.topics.is_all() { Ok(()) } else { Err(Problem::topic_required()) }
 }
-
-/// The caller's name, for the log. Travels with a response.
-#[derive(Debug, Clone)]
-pub(super) struct CallerName(pub Arc<str>);
 
 /// The caller that [`authorize`] found.
 pub(super) struct Authenticated(pub Caller);

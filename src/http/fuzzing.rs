@@ -9,10 +9,9 @@ use axum::{
 use bytes::Bytes;
 
 use super::{
-    access, browser,
+    access,
+    edge::{HttpOptions, RequiredScope, RouteSpec, check_browser},
     errors::Problem,
-    options::HttpOptions,
-    route::{RequiredScope, RouteSpec},
     wire::{
         parameters::{Query, decode_cursor, encode_cursor},
         requests, values,
@@ -123,7 +122,7 @@ pub fn fuzz_headers(data: &[u8]) {
         ..HttpOptions::default()
     };
     let required = RequiredScope::Of(Scope::Add);
-    check_result(browser::check(&request, &RouteSpec::new("/jobs", required), &options), |()| {
+    check_result(check_browser(&request, &RouteSpec::new("/jobs", required), &options), |()| {
         check_own_pages(request.headers());
     });
     let entry = auth::token_entry("a", std::str::from_utf8(TOKEN).expect("is text"), &[Scope::Add], &[]);

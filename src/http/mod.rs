@@ -7,14 +7,13 @@
 //! # A request
 //!
 //! `routes.rs` holds one line per operation (method, path, scope, handler) and chooses the handler. Around each
-//! handler is `middleware`: the request span gives the request its id, log line and metrics and renders errors; the
-//! guard checks the web page (`browser.rs`) and the token (`access.rs`) and reads the body
-//! (`middleware/request_body.rs`). `wire/requests.rs` then reads the JSON field by field, so that one response
+//! handler is the edge (`edge/mod.rs`), which logs and counts the request, lets it pass or refuses it, and reads its body. It
+//! knows nothing of our own API: how a token is sent and what an error looks like is a dialect (`native.rs`, `access.rs`).
+//! `wire/requests.rs` then reads the JSON field by field, so that one response
 //! names all faults. The job's body stays the exact bytes that were sent.
 //!
 //! `handlers/pop.rs` accepts a delivery when hyper takes the response's bytes. If unread responses already exceed
-//! the budget (`middleware/response_budget.rs`), the response becomes a `503` and the jobs are returned. Refusals
-//! that any client can cause are logged at most once a second for each code (`refusal_log.rs`).
+//! the budget, the response becomes a `503` and the jobs are returned.
 //!
 //! # Who may call
 //!
@@ -30,16 +29,14 @@ mod access;
 mod app;
 #[cfg(any(test, feature = "benching"))]
 pub(crate) mod benching;
-mod browser;
+mod edge;
 mod errors;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
 mod handlers;
 mod json;
-mod middleware;
-mod options;
-mod refusal_log;
-mod route;
+mod json_body;
+mod native;
 mod routes;
 mod ui;
 mod unknown_path;
@@ -49,4 +46,8 @@ mod wire;
 pub(crate) use self::fuzzing::{fuzz_bodies, fuzz_headers, fuzz_query};
 #[cfg(any(test, fuzzing))]
 pub(crate) use self::handlers::operations::OPENAPI as CONTRACT;
-pub use self::{app::App, middleware::too_many_connections, options::HttpOptions, routes::router};
+pub use self::{
+    app::App,
+    edge::{Edge, HttpOptions},
+    routes::{protocol, router},
+};

@@ -1,5 +1,7 @@
 //! The route table: each operation's method, path, scope and handler in one line, and the router made from it.
 
+use std::sync::Arc;
+
 use axum::{
     Router,
     handler::Handler,
@@ -11,16 +13,20 @@ use tower::{Layer, util::MapResponseLayer};
 
 use super::{
     app::App,
-    errors::Problem,
-    handlers::{batch, bulk, dead, jobs, lists, operations, pop, secrets, timeline, topics},
-    middleware::Middleware,
-    route::{
+    edge::{
+        Middleware,
         RequiredScope::{self, AllTopics, Any, Of, Public},
         RouteKind, RouteSpec,
     },
+    errors::Problem,
+    handlers::{batch, bulk, dead, jobs, lists, operations, pop, secrets, timeline, topics},
+    native::{Native, too_many_connections},
     ui, unknown_path,
 };
-use crate::auth::Scope::{Add, Admin, Read, Work};
+use crate::{
+    auth::Scope::{Add, Admin, Read, Work},
+    net::Http1,
+};
 
 /// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
 fn table() -> [Route; 43] {
@@ -81,6 +87,11 @@ fn dashboard() -> [Route; 4] {
     ]
 }
 
+/// What is spoken on the connections of our own API.
+pub fn protocol(app: &App) -> Http1<Router> {
+    Http1::new(router(app), too_many_connections)
+}
+
 /// The whole API, and the dashboard.
 pub fn router(app: &App) -> Router {
     let mut paths: Vec<PathRoutes> = Vec::new();
@@ -91,10 +102,14 @@ pub fn router(app: &App) -> Router {
         }
     }
     let has_dashboard = app.ui.enabled;
-    let no_route = Middleware::new(app, RouteSpec::UNKNOWN)
-        .wrap(async move |uri: Uri| Problem::no_route(unknown_path::detail(uri.path(), has_dashboard)));
+    let refuse = async move |uri: Uri| Problem::no_route(unknown_path::detail(uri.path(), has_dashboard));
+    let no_route = middleware(app, RouteSpec::UNKNOWN).wrap(refuse, app.clone());
     let router = paths.into_iter().fold(Router::new(), |router, path| path.add_to(router));
     router.fallback_service(no_route)
+}
+
+fn middleware(app: &App, route: RouteSpec) -> Middleware {
+    Middleware::new(&app.edge, Arc::new(Native), route)
 }
 
 /// One line of the table.
@@ -102,7 +117,7 @@ struct Route {
     method: Method,
     spec: RouteSpec,
     /// Adds the handler, inside the middleware, to the methods of a path.
-    add_handler: Box<dyn FnOnce(MethodRouter, Middleware) -> MethodRouter>,
+    add_handler: Box<dyn FnOnce(MethodRouter, Middleware, App) -> MethodRouter>,
 }
 
 /// Defines one function per method, each of which makes a [`Route`] from a path, a scope and a handler.
@@ -116,8 +131,8 @@ macro_rules! methods {
             Route {
                 method: Method::$method,
                 spec: RouteSpec::new(path, required),
-                add_handler: Box::new(|methods, middleware| {
-                    methods.on_service(MethodFilter::$method, middleware.wrap(handler))
+                add_handler: Box::new(|methods, middleware, app| {
+                    methods.on_service(MethodFilter::$method, middleware.wrap(handler, app))
                 }),
             }
         })*
@@ -178,7 +193,7 @@ impl PathRoutes {
         self.allowed.extend_from_slice(route.allowed_methods());
         self.spec.large_body |= route.spec.large_body;
         let methods = std::mem::take(&mut self.methods);
-        self.methods = (route.add_handler)(methods, Middleware::new(&self.app, route.spec));
+        self.methods = (route.add_handler)(methods, middleware(&self.app, route.spec), self.app.clone());
     }
 
     fn add_to(self, router: Router) -> Router {
@@ -195,7 +210,7 @@ impl PathRoutes {
             response.headers_mut().insert(header::ALLOW, header.clone());
             response
         });
-        let refuse = set_allow.layer(Middleware::new(&self.app, self.spec).wrap(refuse));
+        let refuse = set_allow.layer(middleware(&self.app, self.spec).wrap(refuse, self.app.clone()));
         let methods = self.methods.fallback_service(refuse.clone());
         let methods = if allows_head { methods } else { methods.on_service(MethodFilter::HEAD, refuse) };
         router.route(self.spec.path, methods)

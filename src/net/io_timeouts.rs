@@ -77,7 +77,7 @@ impl Drop for InFlight {
 type Timeout = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A stream whose reads and writes fail once the client has kept them waiting for too long.
-pub(super) struct TimedStream<S> {
+pub struct TimedStream<S> {
     stream: S,
     transport: Arc<Transport>,
     phase: RequestPhase,
@@ -105,7 +105,7 @@ struct WriteWindow {
 }
 
 impl<S> TimedStream<S> {
-    pub fn new(stream: S, transport: Arc<Transport>, phase: RequestPhase) -> Self {
+    pub(super) fn new(stream: S, transport: Arc<Transport>, phase: RequestPhase) -> Self {
         Self {
             stream,
             transport,
@@ -117,7 +117,7 @@ impl<S> TimedStream<S> {
     }
 
     /// The stream without timeouts, and whether the client has read all responses.
-    pub fn into_inner(self) -> (S, bool) {
+    pub(super) fn into_inner(self) -> (S, bool) {
         (self.stream, self.write_window.is_none())
     }
 

@@ -4,48 +4,62 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::Instrument;
 
-use super::{connection, connection_limit::ConnectionLimit, refusal::Refusals, transport::Transport};
+use super::{
+    connection::{self, Spoken},
+    protocol::Protocol,
+    refusal::refuse,
+    tls::ServerTls,
+    transport::Transport,
+};
 use crate::metrics::RefusalReason;
 
 /// Pause after the system could not accept a connection for lack of file descriptors or memory: an immediate retry
 /// would only burn the processor. Clients wait in the listener's backlog meanwhile.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves connections of `listener` with `service` until `shutdown`; then stops accepting, lets requests in flight
-/// finish and returns. Does not end parked polls: drain the queue first.
-pub async fn serve(
-    transport: Transport,
-    listener: TcpListener,
-    service: Router,
+/// A socket that listens, and what is spoken on its connections.
+#[derive(Debug)]
+pub struct ServedSocket<P> {
+    /// The socket.
+    pub listener: TcpListener,
+    /// What is spoken on its connections.
+    pub protocol: P,
+    /// If there is a certificate, only TLS is spoken.
+    pub tls: Option<ServerTls>,
+}
+
+/// Serves the connections of a socket until `shutdown`; then stops accepting, lets requests in flight finish and returns. The
+/// sockets of one `transport` share its limits. Does not end parked polls: drain the queue first.
+pub async fn serve<P: Protocol>(
+    transport: Arc<Transport>,
+    socket: ServedSocket<P>,
     shutdown: CancellationToken,
 ) {
-    let transport = Arc::new(transport);
+    let ServedSocket { listener, protocol, tls } = socket;
+    let spoken = Arc::new(Spoken { protocol, tls });
     let connections = TaskTracker::new();
-    let limit = ConnectionLimit::new(&transport.options);
-    let refusals = Refusals::new(transport.clone());
     let mut failing = false;
     while let Some(accepted) = shutdown.run_until_cancelled(accept(&transport, &listener, &mut failing)).await
     {
         let Some((stream, peer)) = accepted else { continue };
         let span = tracing::debug_span!("connection", %peer);
-        match limit.try_acquire(peer.ip()) {
+        match transport.limit.try_acquire(peer.ip()) {
             Ok(permit) => {
-                let (transport, service, shutdown) = (transport.clone(), service.clone(), shutdown.clone());
+                let (transport, spoken, shutdown) = (transport.clone(), spoken.clone(), shutdown.clone());
                 let task = async move {
                     let _open = transport.metrics.opened();
-                    connection::drive(&transport, stream, peer.ip(), service, shutdown).await;
+                    connection::drive(&transport, &spoken, stream, peer.ip(), &shutdown).await;
                     drop(permit);
                 };
                 connections.spawn(task.instrument(span));
             }
             Err(reason) => {
                 transport.metrics.refused(reason);
-                if let Some(task) = refusals.refuse(stream, shutdown.clone()) {
+                if let Some(task) = refuse(&transport, &spoken, stream, shutdown.clone()) {
                     connections.spawn(task.instrument(span));
                 }
             }

@@ -2,40 +2,39 @@
 
 use std::sync::Arc;
 
-use axum::{body::Bytes, http::Response};
+use tokio::sync::Semaphore;
 
-use super::{options::ListenerOptions, tls::ServerTls};
+use super::{connection_limit::ConnectionLimit, options::ListenerOptions};
 use crate::{
     clock::Clock,
     metrics::{ConnectionMetrics, Metrics},
 };
 
-/// How a server speaks with its clients.
+/// Most connections that are answered with a refusal at a time; further ones are closed without a response. Each is an
+/// open file beyond `max_connections` (`server/open_files.rs` leaves room for them).
+const MAX_REFUSALS: usize = 128;
+
+/// The limits of all connections of a server, whatever is spoken on them.
 #[derive(Debug)]
 pub struct Transport {
     pub(super) options: ListenerOptions,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) metrics: ConnectionMetrics,
-    pub(super) refusal_response: fn() -> Response<Bytes>,
-    pub(super) tls: Option<ServerTls>,
+    pub(super) limit: Arc<ConnectionLimit>,
+    pub(super) refusal_slots: Arc<Semaphore>,
 }
 
 impl Transport {
-    /// Plain HTTP. A connection beyond the limit receives `refusal_response`.
+    /// Publishes the limits as metrics.
     #[must_use]
-    pub fn new(
-        options: ListenerOptions,
-        clock: Arc<dyn Clock>,
-        metrics: &Metrics,
-        refusal_response: fn() -> Response<Bytes>,
-    ) -> Self {
+    pub fn new(options: ListenerOptions, clock: Arc<dyn Clock>, metrics: &Metrics) -> Arc<Self> {
         options.publish(metrics);
-        Self { options, clock, metrics: metrics.connections.clone(), refusal_response, tls: None }
-    }
-
-    /// HTTPS only, if there is a certificate.
-    #[must_use]
-    pub fn with_tls(self, tls: Option<ServerTls>) -> Self {
-        Self { tls, ..self }
+        Arc::new(Self {
+            limit: ConnectionLimit::new(&options),
+            refusal_slots: Arc::new(Semaphore::new(MAX_REFUSALS)),
+            options,
+            clock,
+            metrics: metrics.connections.clone(),
+        })
     }
 }

@@ -7,7 +7,7 @@
 //! parked ones answered (`Queue::drain`), accepting stops, requests and callbacks in flight finish, then the timer
 //! stops, then the store flushes and closes. Callbacks that have no answer two seconds before the end of
 //! `server.shutdown_grace` are given up and keep their reservations, because their endpoints may be at work. A part
-//! that panics ends the process with a failure (`shutdown.rs`) instead of leaving it half alive.
+//! that panics ends the process with a failure (`tasks.rs`) instead of leaving it half alive.
 //!
 //! # systemd and SIGHUP
 //!
@@ -18,14 +18,15 @@
 
 mod clock_watch;
 mod file_permissions;
+mod listeners;
 mod maintenance;
 mod open_files;
 mod outcome;
 mod reload;
 mod relocation;
 mod running;
-mod shutdown;
 mod supervisor;
+mod tasks;
 mod traces;
 mod transfer;
 mod wiring;

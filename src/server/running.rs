@@ -7,49 +7,31 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    net::{TcpListener, TcpSocket},
-    task::JoinHandle,
-};
-use tokio_util::sync::CancellationToken;
-
 use super::{
-    clock_watch, file_permissions, open_files,
+    clock_watch, file_permissions,
+    listeners::{self, BoundSocket, Listeners},
     outcome::{RunOutcome, StartError},
     reload::Reload,
-    shutdown::Shutdown,
-    supervisor, traces, wiring,
+    supervisor,
+    tasks::{BackgroundTasks, Stage},
+    traces, wiring,
 };
 use crate::{
     clock::{Clock, PauseDetector, SystemClock},
     config::Config,
-    http::{self, App},
+    http::{self, App, Edge},
     messages::printable,
     metrics::Metrics,
-    net::{self, ListenerOptions, Transport},
-    push::Callbacks,
     queue::{Queue, StoreEvents},
 };
-
-/// Connections that may wait in the kernel to be accepted, for example when thousands of workers reconnect after a
-/// restart. The system may allow fewer (net.core.somaxconn).
-const BACKLOG: u32 = 4_096;
 
 /// What remains of the grace of a shutdown when unanswered callbacks are given up.
 const SETTLING_TIME: Duration = Duration::from_secs(2);
 
 /// The parts of a server that serves.
 pub(super) struct Running {
-    shutdown: Shutdown,
+    tasks: BackgroundTasks,
     queue: Arc<Queue>,
-    /// Cancelled to stop accepting connections and let requests in flight finish.
-    closing: CancellationToken,
-    serving: JoinHandle<()>,
-    /// Cancelled to begin no more callbacks. Those in progress have the time until shortly before the end of the grace.
-    stop_calls: CancellationToken,
-    calling: JoinHandle<()>,
-    /// Cancelled once no part needs the timer.
-    stop_timer: CancellationToken,
     address: SocketAddr,
     scheme: &'static str,
     engine: String,
@@ -65,7 +47,7 @@ impl Running {
         let reload = read_files(config).await?;
         // Bound before the store is opened, so that the store is not opened if the port is in use. It listens only
         // afterwards, so that no connection is accepted before it can be served.
-        let socket = bind(config.server.listen)?;
+        let socket = BoundSocket::bind(config.server.listen)?;
         let (events, engine) = (Arc::new(StoreEvents::default()), wiring::engine(config));
         let redis_tls = reload.redis_tls.clone();
         let store = wiring::open_store(config, clock.clone(), events.clone(), &metrics, redis_tls).await;
@@ -73,56 +55,51 @@ impl Running {
         file_permissions::warn(config);
         let limits = config.queue.clone();
         let queue = Queue::new(store, &events, clock.clone(), limits, metrics.queue.clone());
-        let listener = listen(socket, config.server.listen)?;
+        let listener = socket.listen()?;
         let address = listener.local_addr()?;
         let (clock_metrics, certificate_metrics) = (metrics.clock.clone(), metrics.certificates.clone());
         reload.publish(&certificate_metrics);
-        let options = listener_options(config);
-        let transport = Transport::new(options, clock.clone(), &metrics, http::too_many_connections)
-            .with_tls(reload.tls.clone());
+        let listeners =
+            Listeners::new(listeners::options(config), clock.clone(), &metrics, reload.tls.clone());
         let callbacks = wiring::callbacks(config, &queue, &clock, &metrics)
             .map_err(|fault| StartError::Files(vec![fault]))?;
         let exporter = traces::exporter(config, &queue, &clock, &metrics)?;
-        let mut app = App::new(queue.clone(), clock, metrics, config.server.http.clone())
+        let edge = Edge::new(clock, metrics, config.server.http.clone())
             .with_auth(reload.authenticator.clone())
-            .with_ui(config.ui.clone())
             .with_pause_detector(PauseDetector::start()?);
+        let mut app = App::new(queue.clone(), edge).with_ui(config.ui.clone());
         if let Some(callbacks) = &callbacks {
             app = app.with_callbacks(callbacks.clone());
         }
-        let scheme = if reload.tls.is_some() { "https" } else { "http" };
-        let shutdown = Shutdown::new();
-        let [closing, stop_calls, stop_timer] = std::array::from_fn(|_| CancellationToken::new());
-        spawn_timer(&shutdown, &queue, &stop_timer);
-        let grace = config.server.shutdown_grace.saturating_sub(SETTLING_TIME);
-        let calling = spawn_callbacks(&shutdown, callbacks, &stop_calls, grace);
-        // Until nothing is called or answered any more.
-        shutdown.spawn("traces", stop_timer.clone(), traces::export(exporter, stop_timer.clone()));
-        let watch = clock_watch::watch(system_clock.clone(), clock_metrics, stop_timer.clone());
-        shutdown.spawn("clock watch", stop_timer.clone(), watch);
-        let stop = stop_timer.clone();
-        shutdown.spawn("watchdog", stop_timer.clone(), async move {
+        let hangups = Reload::signals()?;
+        let tasks = BackgroundTasks::default();
+        let timer_queue = queue.clone();
+        tasks.spawn(Stage::Supporting, "timer", |stop| async move { timer_queue.run_timer(stop).await });
+        let watched_queue = queue.clone();
+        tasks.spawn(Stage::Supporting, "store watch", |stop| async move {
+            watched_queue.watch_store(stop).await;
+        });
+        // Until nothing is called or answered any more, which makes spans.
+        if let Some(exporter) = exporter {
+            tasks.spawn(Stage::Supporting, "traces", |stop| exporter.run(stop));
+        }
+        let watched_clock = system_clock.clone();
+        tasks.spawn(Stage::Supporting, "clock watch", |stop| {
+            clock_watch::watch(watched_clock, clock_metrics, stop)
+        });
+        tasks.spawn(Stage::Supporting, "watchdog", |stop| async move {
             supervisor::feed_watchdog(&system_clock, stop).await;
         });
-        let (hangups, stop) = (Reload::signals()?, closing.clone());
-        shutdown.spawn("reloading", closing.clone(), async move {
-            reload.run(hangups, stop, certificate_metrics).await;
-        });
-        let stop = closing.clone();
-        let serving = net::serve(transport, listener, http::router(&app), stop);
-        let serving = shutdown.spawn("HTTP server", closing.clone(), serving);
-        Ok(Self {
-            shutdown,
-            queue,
-            closing,
-            serving,
-            stop_calls,
-            calling,
-            stop_timer,
-            address,
-            scheme,
-            engine,
-        })
+        // Calls in progress have until shortly before the end of the grace to be answered.
+        let grace = config.server.shutdown_grace.saturating_sub(SETTLING_TIME);
+        if let Some(callbacks) = callbacks {
+            tasks.spawn(Stage::Serving, "callbacks", move |stop| async move {
+                callbacks.run(stop, grace).await;
+            });
+        }
+        tasks.spawn(Stage::Serving, "reloading", |stop| reload.run(hangups, stop, certificate_metrics));
+        listeners.serve(&tasks, "HTTP server", listener, http::protocol(&app));
+        Ok(Self { tasks, queue, address, scheme: listeners.scheme(), engine })
     }
 
     /// Notifies systemd, and prints the start line on stdout: the address, the engine and its durability.
@@ -146,7 +123,7 @@ impl Running {
 
     /// Waits until a part has failed.
     pub async fn failed(&self) {
-        self.shutdown.failed().await;
+        self.tasks.failed().await;
     }
 
     /// Reports the server as not ready. It still serves.
@@ -158,45 +135,14 @@ impl Running {
     /// store closes last, because all other parts use it.
     pub async fn stop(self) -> RunOutcome {
         self.queue.drain();
-        self.closing.cancel();
-        self.stop_calls.cancel();
-        // `shutdown` has recorded a panic of them.
-        let _ = self.serving.await;
-        let _ = self.calling.await;
-        self.stop_timer.cancel();
-        self.shutdown.wait().await;
+        self.tasks.stop(Stage::Serving).await;
+        self.tasks.stop(Stage::Supporting).await;
         if let Err(error) = self.queue.close().await {
             tracing::error!(%error, "the store did not close cleanly");
             return RunOutcome::Failed;
         }
-        if self.shutdown.failure().is_some() { RunOutcome::Failed } else { RunOutcome::Clean }
+        if self.tasks.failure().is_some() { RunOutcome::Failed } else { RunOutcome::Clean }
     }
-}
-
-/// Runs what the queue does by itself.
-fn spawn_timer(shutdown: &Shutdown, queue: &Arc<Queue>, stop_timer: &CancellationToken) {
-    let (timer_queue, stop) = (queue.clone(), stop_timer.clone());
-    shutdown.spawn("timer", stop_timer.clone(), async move { timer_queue.run_timer(stop).await });
-    let (watched_queue, stop) = (queue.clone(), stop_timer.clone());
-    shutdown.spawn("store watch", stop_timer.clone(), async move {
-        watched_queue.watch_store(stop).await;
-    });
-}
-
-/// Makes calls, if callbacks are enabled. Those in progress at `stop_calls` have `grace` to be answered.
-fn spawn_callbacks(
-    shutdown: &Shutdown,
-    callbacks: Option<Callbacks>,
-    stop_calls: &CancellationToken,
-    grace: Duration,
-) -> JoinHandle<()> {
-    let stop = stop_calls.clone();
-    shutdown.spawn("callbacks", stop_calls.clone(), async move {
-        match callbacks {
-            Some(callbacks) => callbacks.run(stop, grace).await,
-            None => stop.cancelled().await,
-        }
-    })
 }
 
 /// Reads the files on a thread of its own: a file system may hang, and signals must still work.
@@ -204,41 +150,4 @@ async fn read_files(config: &Config) -> Result<Reload, StartError> {
     let config = config.clone();
     let reload = tokio::task::spawn_blocking(move || Reload::new(&config)).await;
     reload.expect("reading files does not panic").map_err(StartError::Files)
-}
-
-/// The options of the listener, with as many connections as the limit of open files permits.
-fn listener_options(config: &Config) -> ListenerOptions {
-    let mut options = config.server.listener.clone();
-    let was_configured = options.max_connections != ListenerOptions::default().max_connections;
-    let room = open_files::make_room_for(options.max_connections, was_configured);
-    options.lower_max_connections(room);
-    options
-}
-
-fn bind(address: SocketAddr) -> Result<TcpSocket, StartError> {
-    let bound = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // A restart must not wait for the connections of the previous process.
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        Ok(socket)
-    };
-    bound().map_err(|source| StartError::Listen { address, source })
-}
-
-fn listen(socket: TcpSocket, address: SocketAddr) -> Result<TcpListener, StartError> {
-    socket.listen(BACKLOG).map_err(|source| StartError::Listen { address, source })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn binding_detects_a_port_in_use() {
-        let loopback = "127.0.0.1:0".parse().expect("is an address");
-        let first = listen(bind(loopback).expect("binds"), loopback).expect("listens");
-        let in_use = first.local_addr().expect("has an address");
-        assert!(matches!(bind(in_use), Err(StartError::Listen { .. })));
-    }
 }

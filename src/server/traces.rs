@@ -8,7 +8,6 @@ use hyper::{
     HeaderMap,
     header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::outcome::StartError;
 use crate::{
@@ -58,14 +57,6 @@ pub(super) fn exporter(
         Tracer::new(Arc::new(Collector { caller, url }), clock.clone(), metrics.spans.clone());
     queue.trace_to(tracer);
     Ok(Some(exporter))
-}
-
-/// Sends spans, if there is an exporter, until `stop`.
-pub(super) async fn export(exporter: Option<Exporter>, stop: CancellationToken) {
-    match exporter {
-        Some(exporter) => exporter.run(stop).await,
-        None => stop.cancelled().await,
-    }
 }
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Errors as `application/problem+json` (RFC 9457), and the one place that renders them.
+//! Errors, and their form in our own API: `application/problem+json` (RFC 9457).
 //!
 //! A handler returns a [`Problem`]. It travels to the outermost middleware as an extension of an empty response, because
 //! only there the request's id is known. Knows no routes.
@@ -290,19 +290,20 @@ impl Problem {
         self.0.cause.as_deref()
     }
 
-    /// The response, with the headers that belong to the problem.
+    /// The response in the form of our own API.
     pub fn render(&self, request_id: &str) -> axum::http::Response<Vec<u8>> {
         let mut out = Vec::with_capacity(256);
         self.write(&mut out, Some(request_id));
         out.push(b'\n');
         let mut response = axum::http::Response::new(out);
         *response.status_mut() = self.0.status;
-        self.add_headers(response.headers_mut());
+        let media_type = HeaderValue::from_static("application/problem+json");
+        response.headers_mut().insert(header::CONTENT_TYPE, media_type);
         response
     }
 
-    fn add_headers(&self, headers: &mut HeaderMap) {
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    /// Adds the headers that belong to the problem in whatever form.
+    pub fn add_headers(&self, headers: &mut HeaderMap) {
         if let Some(allow) = &self.0.allow {
             headers.insert(header::ALLOW, allow.clone());
         }

@@ -7,8 +7,9 @@ use crate::{
     http::{
         access::{self, Authenticated, RequestActor},
         app::App,
-        errors::Problem,
-        middleware::{request_body::JsonBody, response_budget},
+        edge::response_budget::{self, ResponsePermit},
+        errors::{MAX_FAULTS, Problem},
+        json_body::JsonBody,
         wire::{
             parameters::NoQuery,
             requests::{self, BatchItem},
@@ -19,6 +20,10 @@ use crate::{
     job::JobId,
     queue::{AddOutcome, Error},
 };
+
+/// Most bytes of one item's result, and of one fault in it: an id of up to 255 characters, or a field's name of up to
+/// 64 bytes or a pointer of up to 256, each twice, and fixed text.
+const MAX_RESULT_BYTES: usize = 1_024;
 
 pub async fn add(
     State(app): State<App>,
@@ -35,7 +40,7 @@ pub async fn add(
             item.parsed = Err(problem);
         }
     }
-    let permit = response_budget::reserve_results(&app, items.len())?;
+    let permit = reserve_results(&app, items.len())?;
     let (slots, jobs) = split(items);
     let jobs = jobs.into_iter().map(|job| trace.complete(job)).collect();
     let outcomes = app.queue.add_batch(&caller.topics, jobs).await?;
@@ -54,7 +59,7 @@ pub async fn finish(
     body: JsonBody,
 ) -> HandlerResult {
     let items = body.parse(&app, requests::finish_jobs).await?;
-    let permit = response_budget::reserve_results(&app, items.len())?;
+    let permit = reserve_results(&app, items.len())?;
     let (slots, jobs) = split(items);
     let outcomes = app.queue.finish_batch(&caller.topics, jobs, by.as_ref()).await?;
     Ok(permit.attach_to(responses::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
@@ -68,10 +73,15 @@ pub async fn delete(
     body: JsonBody,
 ) -> HandlerResult {
     let items = body.parse(&app, requests::delete_jobs).await?;
-    let permit = response_budget::reserve_results(&app, items.len())?;
+    let permit = reserve_results(&app, items.len())?;
     let (slots, ids) = split(items);
     let outcomes = app.queue.delete_batch(&caller.topics, ids, by.as_ref()).await?;
     Ok(permit.attach_to(responses::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
+}
+
+/// Acquires bytes for the results of a batch.
+fn reserve_results(app: &App, items: usize) -> Result<ResponsePermit, Problem> {
+    response_budget::reserve(&app.edge, (items + items.min(MAX_FAULTS)) * MAX_RESULT_BYTES)
 }
 
 /// The position of an item in the results. `refused` is set if the item did not reach the queue.

@@ -9,7 +9,7 @@ use crate::{
         access::{self, Authenticated, RequestActor},
         app::App,
         errors::Problem,
-        middleware::request_body::{JsonBody, OptionalJsonBody},
+        json_body::{JsonBody, OptionalJsonBody},
         wire::{
             bulk,
             parameters::{NoQuery, OperationPath},

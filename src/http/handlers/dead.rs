@@ -7,7 +7,7 @@ use crate::{
     http::{
         access::RequestActor,
         app::App,
-        middleware::request_body::OptionalJsonBody,
+        json_body::OptionalJsonBody,
         wire::{
             parameters::{self, NoQuery, Query, TopicPath},
             requests, responses,

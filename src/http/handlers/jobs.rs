@@ -8,7 +8,7 @@ use crate::{
         access::{self, Authenticated, RequestActor},
         app::App,
         errors::Problem,
-        middleware::request_body::{JsonBody, OptionalJsonBody},
+        json_body::{JsonBody, OptionalJsonBody},
         wire::{
             parameters::{JobPath, NoQuery, Query},
             requests, responses,

@@ -63,7 +63,7 @@ pub async fn ready(State(app): State<App>, mut query: Query) -> Result<Response,
 
 /// The versions that run here, the durability of acknowledged changes, and the limits.
 pub async fn version(State(app): State<App>) -> Response {
-    version::response(&app.queue.info(), app.queue.limits(), &app.options)
+    version::response(&app.queue.info(), app.queue.limits(), &app.edge.options)
 }
 
 /// What the caller may do, so that a page can hide the rest.
@@ -88,11 +88,11 @@ pub async fn metrics(State(app): State<App>, headers: HeaderMap) -> Response {
         callbacks.publish_figures();
     }
     let store = app.queue.info();
-    app.metrics.describe_store(store.engine, &store.version, &store.durability);
+    app.edge.metrics.describe_store(store.engine, &store.version, &store.durability);
     let (media_type, page) = if accept::prefers_open_metrics(&headers) {
-        (Metrics::OPEN_METRICS, app.metrics.encode())
+        (Metrics::OPEN_METRICS, app.edge.metrics.encode())
     } else {
-        (Metrics::TEXT, app.metrics.encode_text())
+        (Metrics::TEXT, app.edge.metrics.encode_text())
     };
     ([(header::CONTENT_TYPE, HeaderValue::from_static(media_type))], page).into_response()
 }

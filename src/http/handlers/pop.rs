@@ -20,11 +20,9 @@ use crate::{
     http::{
         access::{self, Authenticated, RequestActor},
         app::App,
+        edge::PollWait,
         json::{self, ObjectWriter},
-        middleware::{
-            PollWait,
-            request_body::{JsonBody, OptionalJsonBody},
-        },
+        json_body::{JsonBody, OptionalJsonBody},
         wire::{
             parameters::{NoQuery, Query, TopicPath},
             requests, responses, values,
@@ -77,9 +75,9 @@ pub async fn many(
 }
 
 async fn pop(app: &App, request: Pop, to_response: fn(Delivery) -> Response) -> HandlerResult {
-    let began_us = app.clock.now_micros();
+    let began_us = app.edge.clock.now_micros();
     let delivery = app.queue.pop(request).await?;
-    let waited_us = app.clock.now_micros().saturating_sub(began_us).unsigned_abs();
+    let waited_us = app.edge.clock.now_micros().saturating_sub(began_us).unsigned_abs();
     let mut response = to_response(delivery);
     response.extensions_mut().insert(PollWait(Duration::from_micros(waited_us)));
     Ok(response)

@@ -5,7 +5,7 @@ use axum::extract::State;
 use super::HandlerResult;
 use crate::http::{
     app::App,
-    middleware::request_body::OptionalJsonBody,
+    json_body::OptionalJsonBody,
     wire::{
         callbacks,
         parameters::{NoQuery, SecretPath, TopicPath},

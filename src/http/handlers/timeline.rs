@@ -42,7 +42,7 @@ pub async fn get(
     }
     query.finish()?;
     access::check_topics(&caller, topic.as_ref())?;
-    let from = Minute::containing(from.unwrap_or_else(|| app.clock.wall_now()));
+    let from = Minute::containing(from.unwrap_or_else(|| app.edge.clock.wall_now()));
     let span = Span::new(from, step, span.div_ceil(step)).expect("the parameters are within its limits");
     let of = match topic {
         Some(topic) => TimelineOf::Topic(topic),

@@ -8,7 +8,7 @@ use crate::{
         access::Authenticated,
         app::App,
         errors::Problem,
-        middleware::request_body::{JsonBody, OptionalJsonBody},
+        json_body::{JsonBody, OptionalJsonBody},
         wire::{
             parameters::{self, NoQuery, Query, TopicPath},
             requests, responses,

@@ -4,8 +4,8 @@ use axum::response::Response;
 
 use crate::{
     http::{
+        edge::{HttpOptions, MAX_SMALL_REQUEST_BYTES, MIN_BODY_RATE},
         json,
-        options::{HttpOptions, MAX_SMALL_REQUEST_BYTES, MIN_BODY_RATE},
     },
     queue::{EngineInfo, Limits},
 };

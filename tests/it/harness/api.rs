@@ -17,7 +17,7 @@ use linger::{
     auth::Authenticator,
     clock::ManualClock,
     config::{CallbackSettings, UiSettings},
-    http::{self, App, HttpOptions},
+    http::{self, App, Edge, HttpOptions},
     job::Timestamp,
     metrics::Metrics,
     push::{Callbacks, Caller},
@@ -93,9 +93,10 @@ impl Api {
             tokio::spawn(async move { queue.run_timer(stop).await });
         }
         let queue_metrics = metrics.queue.clone();
-        let app = App::new(queue.clone(), clock.clone(), metrics, setup.options);
+        let edge = Edge::new(clock.clone(), metrics, setup.options);
         let stop_calls = stop.child_token();
-        let mut app = app.with_auth(setup.auth.unwrap_or_default()).with_ui(setup.ui);
+        let mut app =
+            App::new(queue.clone(), edge.with_auth(setup.auth.unwrap_or_default())).with_ui(setup.ui);
         if let Some(settings) = setup.callbacks {
             let resolver = Arc::new(TestResolver);
             let caller =

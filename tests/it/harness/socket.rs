@@ -8,9 +8,9 @@ use std::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use linger::{
     clock::SystemClock,
-    http::{self, App, HttpOptions},
+    http::{self, App, Edge, HttpOptions},
     metrics::Metrics,
-    net::{self, ListenerOptions, Transport},
+    net::{self, ListenerOptions, ServedSocket, Transport},
     queue::{Limits, Queue, StoreEvents},
 };
 use tokio::{
@@ -68,9 +68,10 @@ impl Server {
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("has an address");
-        let transport = Transport::new(options.listener, clock.clone(), &metrics, http::too_many_connections);
-        let app = App::new(queue.clone(), clock, metrics.clone(), options.http);
-        let task = tokio::spawn(net::serve(transport, listener, http::router(&app), stop.clone()));
+        let transport = Transport::new(options.listener, clock.clone(), &metrics);
+        let app = App::new(queue.clone(), Edge::new(clock, metrics.clone(), options.http));
+        let socket = ServedSocket { listener, protocol: http::protocol(&app), tls: None };
+        let task = tokio::spawn(net::serve(transport, socket, stop.clone()));
         Self { address, queue, metrics, stop, task }
     }
 

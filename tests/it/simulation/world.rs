@@ -11,7 +11,7 @@ use std::{
 use axum::Router;
 use linger::{
     clock::{Clock, ManualClock},
-    http::{self, App, HttpOptions},
+    http::{self, App, Edge, HttpOptions},
     job::{Timestamp, TopicPause},
     metrics::Metrics,
     queue::{Limits, Queue, StoreEvents},
@@ -88,7 +88,7 @@ impl World {
             let (queue, stop) = (queue.clone(), stop.clone());
             async move { queue.run_timer(stop).await }
         });
-        let app = App::new(queue.clone(), clock.clone(), metrics, options);
+        let app = App::new(queue.clone(), Edge::new(clock.clone(), metrics, options));
         Arc::new(Self {
             plan,
             router: http::router(&app),

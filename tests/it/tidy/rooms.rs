@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::sources::{SOURCES, imports_by_module};
+use super::sources::{SOURCES, files, imports_by_module};
 
 /// A part of the source with rooms.
 struct Part {
@@ -127,20 +127,41 @@ const PARTS: &[Part] = &[
         ],
     },
     Part {
+        path: "queue",
+        rooms: &[
+            ("ended", &[]),
+            ("limits", &[]),
+            ("error", &["ended"]),
+            ("health", &[]),
+            ("timer", &["health"]),
+            ("pop/delivery", &[]),
+            ("pop/waiters", &["error", "pop/delivery"]),
+            ("views", &["error", "health"]),
+            ("bulk", &["ended", "error"]),
+            ("callbacks/outlet_listener", &[]),
+            ("service", &["*"]),
+            ("spans", &["service"]),
+            ("jobs", &["ended", "error", "service", "spans"]),
+            ("pop", &["error", "limits", "pop/delivery", "pop/waiters", "service"]),
+            ("topics", &["error", "service", "views"]),
+            ("callbacks", &["callbacks/outlet_listener", "error", "pop/delivery", "service", "topics"]),
+            ("bulk/dead_letters", &["bulk", "ended", "error", "service"]),
+            ("views/lists", &["bulk", "error", "service"]),
+        ],
+    },
+    Part {
         path: "http",
         rooms: &[
-            ("options", &[]),
-            ("refusal_log", &["*"]),
+            ("json", &[]),
+            ("errors", &["json"]),
+            ("edge", &["errors"]),
             ("accept", &[]),
             ("unknown_path", &[]),
-            ("route", &["*"]),
-            ("json", &["*"]),
-            ("errors", &["*"]),
-            ("app", &["*"]),
-            ("browser", &["*"]),
-            ("access", &["*"]),
-            ("middleware", &["*"]),
-            ("wire", &["*"]),
+            ("app", &["edge"]),
+            ("access", &["edge", "errors"]),
+            ("native", &["access", "edge", "errors"]),
+            ("json_body", &["app", "edge", "errors"]),
+            ("wire", &["access", "edge", "errors", "json"]),
             ("handlers", &["*"]),
             ("ui", &["accept", "app", "errors", "json", "unknown_path"]),
             ("routes", &["*"]),
@@ -189,6 +210,14 @@ fn arrows_between_rooms_run_one_way() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn connections_know_no_framework() {
+    for (file, text) in files("src/net", "rs") {
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        assert_eq!(code.filter(|line| line.contains("axum")).collect::<Vec<_>>(), [""; 0], "{file}");
+    }
 }
 
 #[test]

@@ -1,15 +1,13 @@
 //! The properties of a route that the middleware needs. Knows no handlers.
 
-use axum::http::Method;
-
-use crate::auth::Scope;
+use crate::auth::{Caller, Scope};
 
 /// The pattern that stands for requests that match no route.
-pub(super) const NO_ROUTE: &str = "none";
+pub const NO_ROUTE: &str = "none";
 
 /// What a caller's token must allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RequiredScope {
+pub enum RequiredScope {
     /// No token at all: orchestrators have none.
     Public,
     /// Any token.
@@ -20,9 +18,20 @@ pub(super) enum RequiredScope {
     AllTopics(Scope),
 }
 
+impl RequiredScope {
+    /// Whether the token of `caller` allows what is required.
+    pub fn is_met_by(self, caller: &Caller) -> bool {
+        match self {
+            Self::Public | Self::Any => true,
+            Self::Of(scope) => caller.has_scope(scope),
+            Self::AllTopics(scope) => caller.has_scope(scope) && caller.topics.is_all(),
+        }
+    }
+}
+
 /// How a route treats hosts, foreign pages and responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RouteKind {
+pub enum RouteKind {
     /// Reads or changes jobs and topics.
     Call,
     /// Hands out jobs.
@@ -39,7 +48,7 @@ pub(super) enum RouteKind {
 
 /// One route: a path, and for one method what a request must bring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RouteSpec {
+pub struct RouteSpec {
     /// The pattern, for example `/jobs/{id}`.
     pub path: &'static str,
     pub required: RequiredScope,
@@ -65,11 +74,6 @@ impl RouteSpec {
     /// For the methods that this route's path does not answer.
     pub fn without_method(self) -> Self {
         Self { required: RequiredScope::Of(Scope::Admin), has_handler: false, ..self }
-    }
-
-    /// Whether a request with `method` may have a body.
-    pub fn accepts_body(&self, method: &Method) -> bool {
-        self.kind != RouteKind::Unknown && matches!(*method, Method::POST | Method::PUT | Method::PATCH)
     }
 
     /// Whether a body is a fault of a request that may have none. A probe is answered whatever it brings.

@@ -5,10 +5,6 @@
 //! request together with all that is below them. A service here knows its route without a lookup, and not the type of
 //! its handler: each type would be a copy of all of this for the compiler.
 
-pub mod request_body;
-mod request_span;
-pub mod response_budget;
-
 use std::{
     any::Any,
     convert::Infallible,
@@ -27,40 +23,42 @@ use futures_util::future::BoxFuture;
 use tower::{Layer, Service};
 use tower_http::catch_panic::{CatchPanic, CatchPanicLayer};
 
-pub use self::request_span::{PollWait, too_many_connections};
-use self::{request_span::RequestSpan, response_budget::ResponseClass};
 use super::{
-    access::{self, CallerName},
-    app::App,
     browser,
-    errors::Problem,
+    context::RouteContext,
+    dialect::Dialect,
+    request_body,
+    request_span::{self, CallerName, RequestSpan},
+    response_budget::{self, ResponseClass},
     route::RouteSpec,
+    state::Edge,
 };
 use crate::{
     auth::Caller,
+    http::errors::Problem,
     net::{ConnectedClient, byte_budget::CallerKey, limited_network},
 };
 
-/// Wraps the handlers of one route.
-#[derive(Debug, Clone)]
-pub struct Middleware {
-    app: App,
-    route: RouteSpec,
-}
+/// Wraps the handlers of one route. Cheap to clone.
+#[derive(Clone)]
+pub struct Middleware(Arc<RouteContext>);
 
 type PanicHandler = fn(Box<dyn Any + Send>) -> Response;
 type ResponseFuture = BoxFuture<'static, Result<Response, Infallible>>;
 
 impl Middleware {
-    pub fn new(app: &App, route: RouteSpec) -> Self {
-        Self { app: app.clone(), route }
+    pub fn new(edge: &Edge, dialect: Arc<dyn Dialect>, route: RouteSpec) -> Self {
+        Self(Arc::new(RouteContext { edge: edge.clone(), dialect, route }))
     }
 
-    /// The service that answers the requests of the route by `handler`.
-    pub fn wrap<T>(self, handler: impl Handler<T, App>) -> Spanned<CatchPanic<Guarded, PanicHandler>> {
-        let app = self.app.clone();
+    /// The service that answers the requests of the route with `handler`, which gets `state`.
+    pub fn wrap<T, S: Clone + Send + Sync + 'static>(
+        self,
+        handler: impl Handler<T, S>,
+        state: S,
+    ) -> Spanned<CatchPanic<Guarded, PanicHandler>> {
         let handler: ErasedHandler =
-            Arc::new(move |request| Box::pin(handler.clone().call(request, app.clone())));
+            Arc::new(move |request| Box::pin(handler.clone().call(request, state.clone())));
         let guarded = Guarded { middleware: self.clone(), handler };
         let caught = CatchPanicLayer::custom(request_span::panicked as PanicHandler).layer(guarded);
         Spanned { middleware: self, inner: caught }
@@ -71,7 +69,7 @@ impl Middleware {
 type ErasedHandler = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
 
 /// Logs and counts a request and gives its response the final form.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Spanned<S> {
     middleware: Middleware,
     inner: S,
@@ -92,8 +90,7 @@ where
     }
 
     fn call(&mut self, request: Request) -> ResponseFuture {
-        let Middleware { app, route } = self.middleware.clone();
-        let span = RequestSpan::new(app, route.path, &request);
+        let span = RequestSpan::new(self.middleware.0.clone(), &request);
         let response = self.inner.call(request);
         Box::pin(async move { Ok(span.run(async { response.await.into_response() }).await) })
     }
@@ -121,22 +118,23 @@ impl Service<Request> for Guarded {
 }
 
 async fn call_guarded(
-    Middleware { app, route }: Middleware,
+    Middleware(context): Middleware,
     mut request: Request,
     handler: ErasedHandler,
 ) -> Result<Response, Infallible> {
-    let class = ResponseClass::of_request(&route, request.method());
+    let RouteContext { edge, dialect, route } = &*context;
+    let class = ResponseClass::of_request(route, request.method());
     let client = ConnectedClient::of_request(&request);
     let (mut caller, mut body) = (None, Bytes::new());
-    let admitted = match admit(&app, &route, &mut request, &mut caller) {
+    let admitted = match admit(&context, &mut request, &mut caller) {
         Ok(()) => {
             let key = caller_key(caller.as_ref(), client.as_ref());
-            request_body::read(&app, &route, key, request).await
+            request_body::read(edge, (&**dialect, route), key, request).await
         }
         Err(problem) => Err(problem),
     };
     let response =
-        match admitted.and_then(|admitted| check_begins(&app, class, client.as_ref()).map(|()| admitted)) {
+        match admitted.and_then(|admitted| check_begins(edge, class, client.as_ref()).map(|()| admitted)) {
             Ok((request, bytes)) => {
                 if class == ResponseClass::Delivery {
                     // A poll may wait for a minute and needs its body only until it is parsed.
@@ -157,7 +155,7 @@ async fn call_guarded(
         };
     // The body counts against the budget as long as the handler uses what was parsed from it.
     drop(body);
-    let mut response = response_budget::charge(&app, class, response);
+    let mut response = response_budget::charge(edge, class, response);
     if let Some(caller) = caller.filter(|_| response.status().is_server_error()) {
         response.extensions_mut().insert(CallerName(caller.name));
     }
@@ -166,14 +164,19 @@ async fn call_guarded(
 
 /// Refuses requests that must not pass. Stores in `caller` who sent the request.
 fn admit(
-    app: &App,
-    route: &RouteSpec,
+    RouteContext { edge, dialect, route }: &RouteContext,
     request: &mut Request,
     caller: &mut Option<Caller>,
 ) -> Result<(), Problem> {
     request_body::check_framing(request.headers())?;
-    browser::check(request, route, &app.options)?;
-    *caller = Some(access::authorize(&app.authenticator, route.required, request)?);
+    browser::check(request, route, &edge.options)?;
+    let found = dialect.authenticate(&edge.authenticator, route.required, request)?;
+    // The level is checked first because finding the span costs something.
+    if tracing::level_filters::LevelFilter::current() >= tracing::Level::DEBUG {
+        tracing::Span::current().record("caller", &*found.name);
+    }
+    request.extensions_mut().insert(found.clone());
+    *caller = Some(found);
     Ok(())
 }
 
@@ -186,7 +189,7 @@ const PAUSED: &str = "the server was paused and cannot know how long this call h
 /// the request may have lain in its socket while the process was paused. Its client may have repeated it elsewhere and gone
 /// on, so that carrying it out now would undo what followed. A request that changes nothing, or only takes jobs, ends as
 /// soon as its client leaves; any other one is answered once it has begun.
-fn check_begins(app: &App, class: ResponseClass, client: Option<&ConnectedClient>) -> Result<(), Problem> {
+fn check_begins(edge: &Edge, class: ResponseClass, client: Option<&ConnectedClient>) -> Result<(), Problem> {
     let Some(client) = client else { return Ok(()) };
     match class {
         ResponseClass::Uncounted => return Ok(()),
@@ -200,7 +203,7 @@ fn check_begins(app: &App, class: ResponseClass, client: Option<&ConnectedClient
     if client.has_left() {
         return Err(Problem::not_begun(CLIENT_LEFT));
     }
-    if app.pauses.as_ref().is_some_and(|pauses| pauses.was_just_paused()) {
+    if edge.pauses.as_ref().is_some_and(|pauses| pauses.was_just_paused()) {
         return Err(Problem::not_begun(PAUSED));
     }
     Ok(())

@@ -2,7 +2,7 @@
 //!
 //! Logs the route's pattern, never the target that was sent, since its query may contain a receipt, and never a body.
 
-use std::{any::Any, net::IpAddr, time::Duration};
+use std::{any::Any, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -12,11 +12,8 @@ use axum::{
 };
 use tracing::{Instrument, Span, field::display};
 
-use crate::{
-    http::{access::CallerName, app::App, errors::Problem, refusal_log},
-    metrics::GaugeGuard,
-    net::ConnectedClient,
-};
+use super::{context::RouteContext, dialect::Dialect, refusal_log, route::RouteSpec};
+use crate::{http::errors::Problem, metrics::GaugeGuard, net::ConnectedClient};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Longest request id that is accepted from a client, in bytes.
@@ -71,12 +68,13 @@ fn method_label(method: &Method) -> &'static str {
 #[derive(Debug, Clone, Copy)]
 pub struct PollWait(pub Duration);
 
+/// The caller's name, for the log. Travels with a response.
+#[derive(Debug, Clone)]
+pub struct CallerName(pub Arc<str>);
+
 /// A request from its arrival to its response.
-#[derive(Debug)]
 pub struct RequestSpan {
-    app: App,
-    /// The route's pattern.
-    route: &'static str,
+    context: Arc<RouteContext>,
     method: &'static str,
     id: RequestId,
     began_us: i64,
@@ -87,15 +85,14 @@ pub struct RequestSpan {
 }
 
 impl RequestSpan {
-    pub fn new(app: App, route: &'static str, request: &Request) -> Self {
+    pub fn new(context: Arc<RouteContext>, request: &Request) -> Self {
         Self {
-            route,
             method: method_label(request.method()),
             id: RequestId::from_headers(request.headers()),
-            began_us: app.clock.now_micros(),
+            began_us: context.edge.clock.now_micros(),
             address: ConnectedClient::of_request(request).map(|client| client.address),
-            _in_flight: app.metrics.http.request(),
-            app,
+            _in_flight: context.edge.metrics.http.request(),
+            context,
         }
     }
 
@@ -104,11 +101,12 @@ impl RequestSpan {
         let span = self.tracing_span();
         let finished = async { self.finish(response.await) };
         let mut response = if span.is_disabled() { finished.await } else { finished.instrument(span).await };
-        let Self { app, route, method, id, began_us, .. } = self;
-        let took_us = app.clock.now_micros().saturating_sub(began_us).unsigned_abs();
+        let Self { context, method, id, began_us, .. } = self;
+        let RouteContext { edge, route, .. } = &*context;
+        let took_us = edge.clock.now_micros().saturating_sub(began_us).unsigned_abs();
         let waited = response.extensions().get::<PollWait>().map(|wait| wait.0);
         let (status, took) = (response.status().as_u16(), Duration::from_micros(took_us));
-        app.metrics.http.answered(route, method, status, took, waited);
+        edge.metrics.http.answered(route.path, method, status, took, waited);
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, id.0);
         add_security_headers(headers);
@@ -122,7 +120,7 @@ impl RequestSpan {
             "request",
             request_id = self.id.as_str(),
             method = self.method,
-            route = self.route,
+            route = self.context.route.path,
             caller = tracing::field::Empty,
         )
     }
@@ -137,23 +135,26 @@ impl RequestSpan {
         }
         let problem = problem.unwrap_or_else(|| Problem::from_status(status));
         self.log(&problem, response.extensions().get::<CallerName>());
-        self.app.metrics.http.problem(problem.code());
+        self.context.edge.metrics.http.problem(problem.code());
         let (mut parts, _) = response.into_parts();
         parts.headers.remove(header::CONTENT_LENGTH);
-        let (rendered, body) = problem.render(self.id.as_str()).into_parts();
+        parts.headers.remove(header::CONTENT_TYPE);
+        let (rendered, body) = self.context.dialect.render(&problem, self.id.as_str()).into_parts();
         parts.status = rendered.status;
         parts.headers.extend(rendered.headers);
+        problem.add_headers(&mut parts.headers);
         Response::from_parts(parts, Body::from(body))
     }
 
     fn log(&self, problem: &Problem, caller: Option<&CallerName>) {
         let (status, code) = (problem.status().as_u16(), problem.code());
         let (request_id, cause) = (self.id.as_str(), problem.cause());
-        let (method, route, address) = (self.method, self.route, self.address.map(display));
+        let RouteContext { edge, route: RouteSpec { path: route, .. }, .. } = &*self.context;
+        let (method, address) = (self.method, self.address.map(display));
         let caller = caller.map(|caller| &*caller.0).filter(|name| !name.is_empty());
         if refusal_log::is_expected(code) {
             tracing::debug!(status, code, cause, "refused");
-            if let Some(left_out) = self.app.refusal_log.admit(code, self.app.clock.now_micros()) {
+            if let Some(left_out) = edge.refusal_log.admit(code, edge.clock.now_micros()) {
                 tracing::warn!(
                     request_id,
                     method,
@@ -183,9 +184,10 @@ fn add_security_headers(headers: &mut HeaderMap) {
 }
 
 /// The response for a connection beyond the limit, whose request is not parsed.
-#[must_use]
-pub fn too_many_connections() -> axum::http::Response<Bytes> {
-    let mut response = Problem::too_many_connections().render(RequestId::new().as_str());
+pub fn too_many_connections(dialect: &dyn Dialect) -> axum::http::Response<Bytes> {
+    let problem = Problem::too_many_connections();
+    let mut response = dialect.render(&problem, RequestId::new().as_str());
+    problem.add_headers(response.headers_mut());
     add_security_headers(response.headers_mut());
     response.map(Bytes::from)
 }

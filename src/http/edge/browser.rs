@@ -11,13 +11,13 @@ use std::net::IpAddr;
 use axum::http::{HeaderMap, Method, Version, header, uri::Authority};
 
 use super::{
-    errors::Problem,
     options::HttpOptions,
     route::{RouteKind, RouteSpec},
 };
+use crate::http::errors::Problem;
 
 /// Refuses a request that a foreign page sent to `route`.
-pub(super) fn check<B>(
+pub fn check<B>(
     request: &axum::http::Request<B>,
     route: &RouteSpec,
     options: &HttpOptions,
@@ -125,7 +125,7 @@ fn is_own_page(url: &[u8], host: Option<&Authority>, options: &HttpOptions) -> b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::route::RequiredScope;
+    use crate::http::edge::route::RequiredScope;
 
     fn route(path: &'static str) -> RouteSpec {
         let kind = match path {

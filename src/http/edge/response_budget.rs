@@ -14,21 +14,17 @@ use axum::{
 };
 use http_body::{Body as _, Frame, SizeHint};
 
+use super::{
+    route::{RouteKind, RouteSpec},
+    state::Edge,
+};
 use crate::{
-    http::{
-        app::App,
-        errors::{MAX_FAULTS, Problem},
-        route::{RouteKind, RouteSpec},
-    },
+    http::errors::Problem,
     net::byte_budget::{ByteBudget, BytePermit},
 };
 
 /// Responses up to this size are not counted: a connection's own buffers are larger.
 const SMALL_BYTES: usize = 4 * 1_024;
-
-/// Most bytes of one item's result in a batch, and of one fault in it: an id of up to 255 characters, or a field's name
-/// of up to 64 bytes or a pointer of up to 256, each twice, and fixed text.
-const MAX_RESULT_BYTES: usize = 1_024;
 
 /// How a response is charged to the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +33,7 @@ pub enum ResponseClass {
     /// `HEAD` has no body.
     Uncounted,
     /// Counted if large, and sent even beyond the budget, because it reports a change. For a batch, the budget was
-    /// [charged beforehand](reserve_results).
+    /// [charged beforehand](reserve).
     Change,
     /// Counted if large, and refused beyond the budget.
     Read,
@@ -64,24 +60,23 @@ impl ResponseClass {
 #[derive(Debug, Clone)]
 struct ReservedBytes(Arc<BytePermit>);
 
-/// Bytes for the results of a batch; none if the results are small.
-pub struct ResultsPermit(Option<ReservedBytes>);
+/// Bytes for a response that must be sent; none if it is small.
+pub struct ResponsePermit(Option<ReservedBytes>);
 
-/// Acquires bytes for the results of a batch before it is carried out, because the results must be sent afterwards.
+/// Acquires bytes for a response before the call is carried out, because the response reports what was done.
 ///
 /// # Errors
 /// 503 if too few bytes are available.
-pub fn reserve_results(app: &App, items: usize) -> Result<ResultsPermit, Problem> {
-    let bytes = (items + items.min(MAX_FAULTS)) * MAX_RESULT_BYTES;
+pub fn reserve(edge: &Edge, bytes: usize) -> Result<ResponsePermit, Problem> {
     if bytes <= SMALL_BYTES {
-        return Ok(ResultsPermit(None));
+        return Ok(ResponsePermit(None));
     }
-    let permit = app.response_budget.try_acquire(bytes, app.metrics.http.answering());
+    let permit = edge.response_budget.try_acquire(bytes, edge.metrics.http.answering());
     let permit = permit.ok_or_else(Problem::too_many_unread_responses)?;
-    Ok(ResultsPermit(Some(ReservedBytes(Arc::new(permit)))))
+    Ok(ResponsePermit(Some(ReservedBytes(Arc::new(permit)))))
 }
 
-impl ResultsPermit {
+impl ResponsePermit {
     /// Passes the bytes to the response for which they were acquired.
     pub fn attach_to(self, mut response: Response) -> Response {
         if let Some(reserved) = self.0 {
@@ -92,16 +87,18 @@ impl ResultsPermit {
 }
 
 /// Charges a response to the budget of its class. Returns the response to send, which is a 503 if this one is refused.
-pub fn charge(app: &App, class: ResponseClass, response: Response) -> Response {
+pub fn charge(edge: &Edge, class: ResponseClass, response: Response) -> Response {
     match class {
         ResponseClass::Uncounted => response,
-        ResponseClass::Change => charge_to(app, &app.response_budget, response, false),
-        ResponseClass::Read | ResponseClass::Delivery => charge_to(app, &app.response_budget, response, true),
-        ResponseClass::Metrics => charge_to(app, &app.metrics_budget, response, true),
+        ResponseClass::Change => charge_to(edge, &edge.response_budget, response, false),
+        ResponseClass::Read | ResponseClass::Delivery => {
+            charge_to(edge, &edge.response_budget, response, true)
+        }
+        ResponseClass::Metrics => charge_to(edge, &edge.metrics_budget, response, true),
     }
 }
 
-fn charge_to(app: &App, budget: &ByteBudget, mut response: Response, refusable: bool) -> Response {
+fn charge_to(edge: &Edge, budget: &ByteBudget, mut response: Response, refusable: bool) -> Response {
     let reserved = response.extensions_mut().remove::<ReservedBytes>();
     let len = response.body().size_hint().lower();
     let len = usize::try_from(len).unwrap_or(usize::MAX);
@@ -112,7 +109,7 @@ fn charge_to(app: &App, budget: &ByteBudget, mut response: Response, refusable: 
         permit.shrink_to(len);
         permit
     });
-    match reserved.or_else(|| budget.try_acquire(len, app.metrics.http.answering())) {
+    match reserved.or_else(|| budget.try_acquire(len, edge.metrics.http.answering())) {
         Some(permit) => response.map(|body| Body::new(ChargedBody { body, permit: Some(permit) })),
         None if refusable => {
             let mut refusal = Problem::too_many_unread_responses().into_response();
