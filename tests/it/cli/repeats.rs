@@ -3,12 +3,10 @@
 use std::process::Stdio;
 
 use super::{Cli, command_in, ended, home};
-use crate::{
-    client::proxy::{Proxy, RequestFate},
-    harness::{
-        process::{Server, linger},
-        redis::free_port,
-    },
+use crate::harness::{
+    process::{Server, linger},
+    proxy::{Fate, Proxy},
+    redis::free_port,
 };
 
 /// Runs a command beside the tasks of this runtime.
@@ -20,14 +18,15 @@ async fn run_beside(cli: &Cli, url: &str, words: &[&str]) -> super::Ended {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeat_whose_first_attempt_was_done_is_0() {
-    use RequestFate::{Refused, ResponseLost, Served};
+    use Fate::{Refused, ResponseLost, Served};
     let cli = Cli::start();
     for (words, fates, printed) in [
         (&["add", "mail", "--id", "mine", "--text"][..], &[ResponseLost, Refused, Served][..], "mine  ready"),
         (&["add", "mail", "--text"], &[ResponseLost, Served], "  ready"),
         (&["cancel", "mine", "--text"], &[ResponseLost, Served], "mine  cancelled"),
     ] {
-        let proxy = Proxy::start(cli.server.address, fates).await;
+        let proxy = Proxy::start(cli.server.address);
+        proxy.decide_in_order(fates);
         let ended = run_beside(&cli, &proxy.url(), words).await;
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{words:?}: {ended:?}");
         assert!(ended.stdout.contains(printed), "{words:?}: {ended:?}");
@@ -39,7 +38,7 @@ async fn a_repeat_whose_first_attempt_was_done_is_0() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_a_bury_and_a_requeue_whose_answer_was_lost_are_0() {
-    use RequestFate::{ResponseLost, Served};
+    use Fate::{ResponseLost, Served};
     let cli = Cli::start();
     cli.succeed(&["add", "mail", "--id", "a"]);
     for (words, state) in [
@@ -59,7 +58,8 @@ async fn a_release_a_bury_and_a_requeue_whose_answer_was_lost_are_0() {
         // A requeue looks at the job before, and each looks at it after the conflict.
         let before = if is_for_dead { &[Served][..] } else { &[] };
         let fates = [before, &[ResponseLost, Served, Served]].concat();
-        let proxy = Proxy::start(cli.server.address, &fates).await;
+        let proxy = Proxy::start(cli.server.address);
+        proxy.decide_in_order(&fates);
         let ended = run_beside(&cli, &proxy.url(), &line).await;
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{words:?}: {ended:?}");
         assert!(ended.stdout.contains(&format!("\"state\":\"{state}\"")), "{words:?}: {ended:?}");

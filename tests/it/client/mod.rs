@@ -1,8 +1,6 @@
 //! The client library against the real program: each of its calls, which calls it repeats, and which certificates it trusts.
 //! Responses that the program never sends are tested beside the library's code.
 
-pub mod proxy;
-
 use std::{fs, path::Path, time::Duration};
 
 use linger_client::{
@@ -11,8 +9,10 @@ use linger_client::{
 };
 use serde_json::value::RawValue;
 
-use crate::harness::process::Server;
-use proxy::{Proxy, RequestFate};
+use crate::harness::{
+    process::Server,
+    proxy::{Fate, Proxy},
+};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const SPAN: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -172,21 +172,24 @@ async fn the_calls_for_batches_topics_and_the_server_work() {
 async fn a_call_whose_connection_failed_is_repeated_if_that_is_safe() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = serve(directory.path());
-    let fates = [
-        RequestFate::ResponseLost,
-        RequestFate::Refused,
-        RequestFate::Served,
-        RequestFate::Served,
-        RequestFate::ResponseLost,
-    ];
-    let proxy = Proxy::start(server.address, &fates).await;
+    let proxy = Proxy::start(server.address);
+    // A request after these would show as a third job.
+    proxy.decide_in_order(&[
+        Fate::ResponseLost,
+        Fate::Refused,
+        Fate::Served,
+        Fate::Served,
+        Fate::ResponseLost,
+    ]);
+    let direct = client(&format!("http://{}", server.address));
     let client = client(&proxy.url());
     let added = client.add(&NewJob::new("mail").id("a")).await.expect("the third attempt is answered");
     assert!(added.is_repeat, "the first attempt took effect");
     client.finish("a", None).await.expect_err("the job is not reserved");
     let failure = client.add(&NewJob::new("mail")).await.expect_err("the response is lost");
     assert!(matches!(failure, Error::Cut { .. }) && failure.may_have_happened(), "{failure:?}");
-    let mail = proxy.direct_client().topic("mail").await.expect("is answered").expect("has jobs");
+    assert_eq!(proxy.lost(), 2);
+    let mail = direct.topic("mail").await.expect("is answered").expect("has jobs");
     assert_eq!(mail.counts.ready, 2, "the add took effect and was not repeated");
     assert!(server.stop().success());
 }

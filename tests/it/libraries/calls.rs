@@ -7,7 +7,7 @@ use super::{
     foreign::{added_id, job},
     in_each_language, serve_tls,
 };
-use crate::{examples::scripted::ScriptedServer, work::proxy::Proxy};
+use crate::{examples::scripted::ScriptedServer, harness::proxy::Proxy};
 
 in_each_language! {
     every_call_works,
@@ -65,7 +65,7 @@ fn every_call_works(language: Language) {
 fn an_add_whose_answer_is_lost_makes_one_job(language: Language) {
     let site = Site::new();
     let proxy = Proxy::start(site.server.address);
-    proxy.lose_answer("/jobs");
+    proxy.lose_response("/jobs");
     let mut program = Program::start(language, &proxy.url(), &["add"]);
     program.send("{}");
     let added = program.ends().remove(0);
@@ -82,7 +82,7 @@ fn a_requeue_whose_answer_is_lost_has_happened(language: Language) {
         serde_json::from_str(&site.server.call("GET", "/topics/t/pop", "").body).expect("is JSON");
     let receipt = json!({ "receipt": held["receipt"] }).to_string();
     assert_eq!(site.server.call("POST", "/jobs/a/bury", &receipt).status, 200);
-    proxy.lose_answer("/jobs/a/requeue");
+    proxy.lose_response("/jobs/a/requeue");
     let requeued = Program::start(language, &proxy.url(), &["requeue"]).ends().remove(0);
     assert_eq!((proxy.lost(), requeued), (1, json!({ "state": "ready" })));
 }
@@ -90,7 +90,7 @@ fn a_requeue_whose_answer_is_lost_has_happened(language: Language) {
 fn a_batch_whose_answer_is_lost_makes_each_job_once(language: Language) {
     let site = Site::new();
     let proxy = Proxy::start(site.server.address);
-    proxy.lose_answer("/batch/jobs");
+    proxy.lose_response("/batch/jobs");
     let lines = Program::start(language, &proxy.url(), &["add-many"]).ends();
     assert_eq!(proxy.lost(), 1);
     let replayed: Vec<_> = lines.iter().map(|line| &line["replayed"]).collect();

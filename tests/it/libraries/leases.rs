@@ -4,10 +4,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{Language, Program, Site, in_each_language};
-use crate::{
-    harness::{process_stats::is_stopped, wait::TimeLimit},
-    work::proxy::Proxy,
-};
+use crate::harness::{process_stats::is_stopped, proxy::Proxy, wait::TimeLimit};
 
 in_each_language! {
     heartbeats_keep_a_job_for_longer_than_its_ttr,
@@ -153,7 +150,7 @@ fn a_heartbeat_whose_answer_is_lost_is_sent_again(language: Language) {
     site.add("a", "wait", json!({ "ttr": 15 }));
     let mut worker = Program::worker(language, &proxy.url());
     worker.wait_for(&json!({ "runs": "a" }));
-    proxy.lose_answer("/touch");
+    proxy.lose_response("/touch");
     // The one whose answer was lost, and the one after it.
     site.server.wait_for_renewals("a", 2);
     assert_eq!(proxy.lost(), 1);

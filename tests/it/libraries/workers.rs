@@ -4,10 +4,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{Language, Program, Site, events, in_each_language};
-use crate::{
-    harness::{process::Server, wait::TimeLimit},
-    work::proxy::Proxy,
-};
+use crate::harness::{process::Server, proxy::Proxy, wait::TimeLimit};
 
 in_each_language! {
     an_error_of_a_handler_releases_its_job_with_the_reason,
@@ -46,7 +43,7 @@ fn an_end_whose_answer_is_lost_is_sent_again(language: Language) {
     let site = Site::new();
     for (id, end) in [("done", "finish"), ("fail", "release"), ("bury", "bury")] {
         let proxy = Proxy::start(site.server.address);
-        proxy.lose_answer(end);
+        proxy.lose_response(end);
         site.add(id, id, json!({}));
         let worker = Program::worker(language, &proxy.url());
         worker.wait_for(&json!({ "runs": id }));

@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{Site, Worker, on_each_engine};
-use crate::harness::{process_stats::is_stopped, wait::TimeLimit};
+use crate::harness::{process_stats::is_stopped, proxy::Proxy, wait::TimeLimit};
 
 on_each_engine! {
     heartbeats_keep_a_job_for_longer_than_its_ttr,
@@ -76,7 +76,7 @@ fn a_command_may_be_kept_when_its_job_is_cancelled() {
 
 fn a_partition_makes_no_second_holder(site: &Site) {
     site.gate("gate");
-    let proxy = super::proxy::Proxy::start(site.server.address);
+    let proxy = Proxy::start(site.server.address);
     site.add("a", json!({ "ttr": 1 }));
     let cut_off = site.worker_at(&proxy.url(), &[], LOCKED);
     let first = cut_off.wait_for_pid("self");

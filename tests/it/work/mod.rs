@@ -9,7 +9,6 @@ mod jobs;
 mod leases;
 mod open_files;
 mod outages;
-pub mod proxy;
 mod signals;
 mod storm;
 mod tokens;

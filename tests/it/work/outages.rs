@@ -3,8 +3,8 @@
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{Engine, Site, Worker, on_each_engine, proxy::Proxy};
-use crate::harness::process::Server;
+use super::{Engine, Site, Worker, on_each_engine};
+use crate::harness::{process::Server, proxy::Proxy};
 
 on_each_engine! {
     commands_run_on_while_the_server_restarts_and_their_ends_are_reported,
@@ -61,7 +61,7 @@ fn a_command_runs_on_while_the_server_is_stopped_and_its_end_is_reported(site: &
 fn a_finish_whose_answer_is_lost_is_sent_again(site: &Site) {
     for (id, code, end) in [("done", 0, "finish"), ("failed", 1, "release"), ("buried", 65, "bury")] {
         let proxy = Proxy::start(site.server.address);
-        proxy.lose_answer(end);
+        proxy.lose_response(end);
         site.add(id, json!({ "retry": ["1h"] }));
         let mut worker = site.worker_at(&proxy.url(), &["--max-jobs", "1"], &format!("exit {code}"));
         worker.ends_with(0);

@@ -18,9 +18,9 @@ use rustix::{
 };
 use serde_json::{Value, json};
 
-use super::{Engine, Site, Worker, proxy::Proxy};
+use super::{Engine, Site, Worker};
 use crate::{
-    harness::{process::Server, wait::TimeLimit},
+    harness::{process::Server, proxy::Proxy, wait::TimeLimit},
     load::setting,
 };
 
@@ -193,7 +193,7 @@ impl Storm {
             }
             0..6 => {
                 let call = ["pop", "touch", "finish"].choose(&mut self.random).expect("there are some");
-                machine.proxy.lose_answer(call);
+                machine.proxy.lose_response(call);
                 "answer"
             }
             6 => {

@@ -49,12 +49,12 @@ fn fail_over(mover: Mover, cluster: &Cluster, primary: usize, middle: &Middle<'_
 #[test]
 fn a_cluster_that_fails_over_during_each_run_is_moved_whole() {
     let (cluster, prefix) = (Cluster::start(REPLACED_AFTER_MS[1]), fresh_prefix());
-    let (gate, target, target_prefix) = standalone();
+    let (proxy, target, target_prefix) = standalone();
     let setup = Setup::new(&(cluster.settings(&prefix) + EVERY_REPLICA), &target);
     let server = setup.serve(SOURCE);
     fill(&server, "job", JOBS);
     let producer = Producer::start(&server);
-    let middle = || Middle::plan(&gate, vec![shared().address()], &target_prefix);
+    let middle = || Middle::plan(&proxy, vec![shared().address()], &target_prefix);
     let in_middle = middle();
     fail_over(setup.start(&[]), &cluster, primary_with_mark(&cluster, &prefix), &in_middle);
     fill(&server, "more", JOBS);
@@ -67,11 +67,11 @@ fn a_cluster_that_fails_over_during_each_run_is_moved_whole() {
 #[test]
 fn a_cluster_that_fails_over_during_each_run_receives_all_jobs() {
     let (cluster, prefix) = (Cluster::start(REPLACED_AFTER_MS[1]), fresh_prefix());
-    let (gate, source, _) = standalone();
+    let (proxy, source, _) = standalone();
     let setup = Setup::new(&source, &cluster.settings(&prefix));
     let server = setup.serve(SOURCE);
     fill(&server, "job", JOBS);
-    let middle = || Middle::plan(&gate, primaries(&cluster), &prefix);
+    let middle = || Middle::plan(&proxy, primaries(&cluster), &prefix);
     let in_middle = middle();
     fail_over(setup.start(&[]), &cluster, primary_without_mark(&cluster, &prefix), &in_middle);
     fill(&server, "more", JOBS);

@@ -25,9 +25,9 @@ use tempfile::TempDir;
 
 use super::super::program::{add, run_to};
 use crate::harness::{
-    gate::Gate,
     process::{Server, linger, refused, stderr, wait_for_exit},
     process_stats,
+    proxy::Proxy,
     redis::{RedisServer, fresh_prefix, shared},
     resp::Resp,
     wait::{TimeLimit, join},
@@ -114,12 +114,12 @@ const TARGET: &str = "target.toml";
 const MOVE: [&str; 5] = ["move", "--config", SOURCE, "--to", TARGET];
 const LAST: [&str; 1] = ["--last"];
 
-/// A store on the Redis that all tests share, behind a gate: its settings and its prefix.
-fn standalone() -> (Gate, String, String) {
-    let (gate, prefix) = (Gate::start(shared().address()), fresh_prefix());
-    let url = format!("redis://{}", gate.address);
+/// A store on the Redis that all tests share, behind a proxy: its settings and its prefix.
+fn standalone() -> (Proxy, String, String) {
+    let (proxy, prefix) = (Proxy::start(shared().address()), fresh_prefix());
+    let url = format!("redis://{}", proxy.address);
     let settings = format!("[store]\nengine = 'redis'\n[redis]\nurl = '{url}'\nprefix = '{prefix}'\n");
-    (gate, settings, prefix)
+    (proxy, settings, prefix)
 }
 
 /// Jobs and settings of a store. A job that waits counts as waiting whether it is due already or not.
@@ -220,20 +220,20 @@ fn jobs_in(primaries: &[SocketAddr], prefix: &str) -> usize {
 
 /// A moment in the copying: some jobs have been copied since it was planned, and others have not.
 struct Middle<'a> {
-    /// It closes then. The mover stands still from there on, because it does not get on without the store behind it.
-    gate: &'a Gate,
+    /// In front of either store. It holds back what follows, and the mover stands still, because it needs that store to go on.
+    proxy: &'a Proxy,
     primaries: Vec<SocketAddr>,
     prefix: &'a str,
     before: usize,
 }
 
 impl<'a> Middle<'a> {
-    /// Plans it for the next jobs that are copied to these primaries of the target. The gate is that of either store.
-    fn plan(gate: &'a Gate, primaries: Vec<SocketAddr>, prefix: &'a str) -> Self {
+    /// Plans it for the next jobs that are copied to these primaries of the target.
+    fn plan(proxy: &'a Proxy, primaries: Vec<SocketAddr>, prefix: &'a str) -> Self {
         let before = jobs_in(&primaries, prefix);
         let (at, under) = (primaries.clone(), prefix.to_owned());
-        gate.close_when(move || jobs_in(&at, &under) > before);
-        Self { gate, primaries, prefix, before }
+        proxy.hold_when(move || jobs_in(&at, &under) > before);
+        Self { proxy, primaries, prefix, before }
     }
 
     fn copied(&self) -> usize {
@@ -255,11 +255,11 @@ struct Mover(Child);
 impl Mover {
     /// Stops the process in the middle of the copying. The call that it has just made is answered.
     fn suspend_in(&self, middle: &Middle<'_>) {
-        middle.gate.wait_until_closed();
+        middle.proxy.wait_until_held();
         self.suspend();
         let copied = middle.copied();
         assert!((1..JOBS).contains(&copied), "{copied} jobs are copied");
-        middle.gate.open();
+        middle.proxy.release();
     }
 
     fn suspend(&self) {

@@ -8,8 +8,8 @@ use super::{
     unreplicated::{LONG_TIMEOUT, assert_completed_by_next_run, hold_replicas_back, lose, mark_at},
 };
 use crate::harness::{
-    gate::Gate,
     monitor::Monitor,
+    proxy::Proxy,
     redis::{RedisServer, fresh_prefix},
     resp::{Reply, until},
     sentinel::{Sentinels, connect},
@@ -32,8 +32,8 @@ fn calls(server: &RedisServer, command: &str) -> u64 {
 fn a_target_that_fails_over_after_it_was_compared_is_not_opened() {
     let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
     let source = RedisServer::start();
-    let gate = Gate::start(source.address());
-    let settings = format!("[store]\nengine = 'redis'\n[redis]\nurl = 'redis://{}'\n", gate.address);
+    let proxy = Proxy::start(source.address());
+    let settings = format!("[store]\nengine = 'redis'\n[redis]\nurl = 'redis://{}'\n", proxy.address);
     let setup = Setup::new(&settings, &sentinels.settings(&prefix));
     let server = setup.serve(SOURCE);
     fill(&server, "job", JOBS);
@@ -45,14 +45,14 @@ fn a_target_that_fails_over_after_it_was_compared_is_not_opened() {
     let (at, all) = (vec![sentinels.servers[primary].address()], content.jobs.len());
     let mut left = 5;
     // Once the target has all jobs, the source is read only to compare, and the target has been read before.
-    gate.close_when(move || {
+    proxy.hold_when(move || {
         left -= usize::from(jobs_in(&at, &prefix) == all);
         left == 0
     });
     let mover = setup.start(&LAST);
-    gate.wait_until_closed();
+    proxy.wait_until_held();
     mover.suspend();
-    gate.open();
+    proxy.release();
     assert!(mark_at(&source, "linger").contains(r#""role":"source""#));
     let promoted = lose(primary, &sentinels);
     let inspected = || calls(&sentinels.servers[promoted], "config|get");

@@ -70,12 +70,12 @@ fn fail_over(mover: Mover, sentinels: &Sentinels, middle: &Middle<'_>, fault: Fa
 /// in a pass, and in the last one.
 fn fail_over_the_source([in_pass, in_last]: [Fault; 2]) {
     let sentinels = start_sentinels(&REFUSE_WITHOUT_REPLICAS);
-    let (gate, target, prefix) = standalone();
+    let (proxy, target, prefix) = standalone();
     let setup = Setup::new(&(sentinels.settings(&fresh_prefix()) + EVERY_REPLICA), &target);
     let server = setup.serve(SOURCE);
     fill(&server, "job", JOBS);
     let producer = Producer::start(&server);
-    let middle = || Middle::plan(&gate, vec![shared().address()], &prefix);
+    let middle = || Middle::plan(&proxy, vec![shared().address()], &prefix);
     let in_middle = middle();
     fail_over(setup.start(&[]), &sentinels, &in_middle, in_pass);
     fill(&server, "more", JOBS);
@@ -99,12 +99,12 @@ fn a_source_with_two_primaries_during_the_last_run_is_moved_whole() {
 /// copied last. The primary is lost in a pass, and in the last one.
 fn fail_over_the_target([in_pass, in_last]: [Fault; 2]) {
     let sentinels = start_sentinels(&[]);
-    let ((gate, source, _), prefix) = (standalone(), fresh_prefix());
+    let ((proxy, source, _), prefix) = (standalone(), fresh_prefix());
     let setup = Setup::new(&source, &sentinels.settings(&prefix));
     let server = setup.serve(SOURCE);
     fill(&server, "job", JOBS);
     let producer = Producer::start(&server);
-    let middle = || Middle::plan(&gate, vec![sentinels.servers[sentinels.primary()].address()], &prefix);
+    let middle = || Middle::plan(&proxy, vec![sentinels.servers[sentinels.primary()].address()], &prefix);
     let in_middle = middle();
     fail_over(setup.start(&[]), &sentinels, &in_middle, in_pass);
     fill(&server, "more", JOBS);

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     harness::{
-        gate::Gate,
         process::Server,
+        proxy::Proxy,
         redis::{RedisServer, fresh_prefix, shared},
         resp::{Reply, Resp, until},
         sentinel::{Sentinels, connect},
@@ -91,14 +91,14 @@ enum Run {
 fn lose_mark_of_source(run: Run, count: usize, why: &str) {
     let settings = if run == Run::Copies { LONG_RETRY } else { "" };
     let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
-    let (gate, target, target_prefix) = standalone();
+    let (proxy, target, target_prefix) = standalone();
     let setup = Setup::new(&(sentinels.settings(&prefix) + settings), &(target + settings));
     let server = setup.serve(SOURCE);
     fill(&server, "job", count);
     let primary = hold_replicas_back(&sentinels);
     let mover = match run {
         Run::Copies => {
-            let middle = Middle::plan(&gate, vec![shared().address()], &target_prefix);
+            let middle = Middle::plan(&proxy, vec![shared().address()], &target_prefix);
             let mover = setup.start(&LAST);
             mover.suspend_in(&middle);
             mover
@@ -143,14 +143,14 @@ fn a_source_that_lost_its_mark_in_the_middle_is_not_given_up() {
     lose_mark_of_source(Run::Copies, JOBS, "a server was replaced or lost a replica meanwhile");
 }
 
-/// A target behind Sentinel with a first pass, and jobs that it lacks. With the gate and the prefix of the source, and what
+/// A target behind Sentinel with a first pass, and jobs that it lacks. With the proxy and the prefix of the source, and what
 /// that has.
 fn target_to_complete(
     sentinels: &Sentinels,
     prefix: &str,
     (count, settings): (usize, &str),
-) -> (Setup, (Gate, String), Content) {
-    let (gate, source, source_prefix) = standalone();
+) -> (Setup, (Proxy, String), Content) {
+    let (proxy, source, source_prefix) = standalone();
     let setup = Setup::new(&(source + settings), &(sentinels.settings(prefix) + settings));
     let server = setup.serve(SOURCE);
     fill(&server, "job", FEW);
@@ -159,7 +159,7 @@ fn target_to_complete(
     assert!(server.stop().success());
     let content = setup.content(SOURCE);
     assert_eq!(content.jobs.len(), FEW + count + 2 * OTHER_JOBS);
-    (setup, (gate, source_prefix), content)
+    (setup, (proxy, source_prefix), content)
 }
 
 /// Asserts that the last run did not complete the move, and that the next one does.
@@ -196,8 +196,8 @@ fn a_target_that_lost_jobs_while_the_mover_waited_was_not_opened() {
 #[test]
 fn a_target_that_lost_jobs_in_the_middle_is_not_opened() {
     let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
-    let (setup, (gate, _), content) = target_to_complete(&sentinels, &prefix, (JOBS, LONG_RETRY));
-    let middle = || Middle::plan(&gate, vec![sentinels.servers[sentinels.primary()].address()], &prefix);
+    let (setup, (proxy, _), content) = target_to_complete(&sentinels, &prefix, (JOBS, LONG_RETRY));
+    let middle = || Middle::plan(&proxy, vec![sentinels.servers[sentinels.primary()].address()], &prefix);
     let in_middle = middle();
     let mover = setup.start(&LAST);
     mover.suspend_in(&in_middle);
