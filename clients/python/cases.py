@@ -2,6 +2,7 @@
 object per line, and reads from stdin what it waits for. clients/go/linger/internal/cases does the same."""
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from collections import defaultdict
 from datetime import datetime, timedelta, timezone
 from typing import Any, Callable, cast
 
+from faults import say_cuts, take_threads
 from linger import Bury, Client, Error, Job, NewJob, NoAnswer, Refused, Worker
 
 client = Client(os.environ["LINGER_URL"], os.environ["LINGER_TOKEN"])
@@ -153,6 +155,7 @@ def arguments() -> None:
         "an empty name": lambda: Worker(client, ["t"], handle, name="").run(),
         "no topics": lambda: Worker(client, [], handle),
         "no handler": lambda: Worker(client, ["t"], cast(Any, None)),
+        "a coroutine function as a handler": lambda: Worker(client, ["t"], asyncio.sleep),
         "no place": lambda: Worker(client, ["t"], handle, parallel=0),
         "a negative drain": lambda: Worker(client, ["t"], handle, drain=-1),
         "no timeout": lambda: Client(url, timeout=0),
@@ -199,8 +202,10 @@ class Silent(Exception):
         raise RuntimeError("there is no text")
 
 
-def end_oddly(job: Job) -> None:
-    """What a handler may do besides its work."""
+def end_oddly(job: Job) -> object:
+    """What a handler may do besides its work. What it returns is ignored, if nothing is left to run."""
+    if job.raw == b'"coroutine"':
+        return asyncio.sleep(0)
     if job.raw == b'"fail"':
         raise KeyError("psp timeout")
     if job.raw == b'"panic"':
@@ -215,6 +220,7 @@ def end_oddly(job: Job) -> None:
         raise SystemExit
     if job.raw == b'"change"':
         job.id, job.receipt, job.lost = "another", "0" * 32, threading.Event()
+    return None
 
 
 def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0", hook: str = "say") -> None:
@@ -226,9 +232,9 @@ def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0", hook: st
         for line in sys.stdin:
             gates[line.strip()].release()
 
-    def handle(job: Job) -> None:
+    def handle(job: Job) -> object:
         say(runs=job.id, body=job.raw.decode(), receipt=job.receipt)
-        end_oddly(job)
+        result = end_oddly(job)
         if job.raw == b'"wait"':
             gate = gates[job.id]
             while not job.lost.wait(0.01) and not gate.acquire(blocking=False):
@@ -239,6 +245,7 @@ def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0", hook: st
                 gate.acquire()
         # Also after it was told to stop, which must not finish the job.
         say(returns=job.id)
+        return result
 
     def on_event(event: str, job: Job | None, error: BaseException | None) -> None:
         say(event=event, error=failure(error), **({"id": job.id} if job else {}))
@@ -261,6 +268,16 @@ def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0", hook: st
         say(ended=failure(error))
     else:
         say(ended=None)
+
+
+def worker_without_threads(target: str, first: str) -> None:
+    take_threads(target, int(first))
+    worker("2", "3000")
+
+
+def worker_with_short_reports() -> None:
+    say_cuts(say)
+    worker("1", "0", "1")
 
 
 def misuse() -> None:
@@ -363,7 +380,8 @@ if __name__ == "__main__":
     cases: dict[str, Callable[..., None]] = {
         "add": add, "add-many": add_many, "calls": calls, "requeue": requeue, "texts": texts, "arguments": arguments,
         "late": late, "pop": pop,
-        "worker": worker, "misuse": misuse, "with": with_block, "fork": fork, "fork-between-calls": fork_between_calls,
+        "worker": worker, "without-threads": worker_without_threads, "short-reports": worker_with_short_reports,
+        "misuse": misuse, "with": with_block, "fork": fork, "fork-between-calls": fork_between_calls,
         "fork-while-polling": fork_while_polling,
     }
     cases[sys.argv[1]](*sys.argv[2:])

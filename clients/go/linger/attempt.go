@@ -85,7 +85,14 @@ func (r *run) touch(job *Job, lease time.Duration) error {
 // report that failed, and why.
 func (r *run) report(job *Job, ended outcome, rest time.Duration) (string, error) {
 	ended.fields["receipt"] = job.Receipt
-	err := r.Client.hold(r.reports, job.ID, ended.step, ended.fields, &rest)
+	reports := r.reports
+	if reports.Err() != nil {
+		// The last reports are over. The server may answer all the same, so that this one is sent, too.
+		ctx, cancel := context.WithTimeout(withoutCancel{reports}, lastReports)
+		defer cancel()
+		reports = ctx
+	}
+	err := r.Client.hold(reports, job.ID, ended.step, ended.fields, &rest)
 	var refused *RefusedError
 	switch code := Code(err); {
 	case err == nil || ended.step == "finish" && code == "job_not_found":

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -62,6 +63,8 @@ func transport() http.RoundTripper {
 	default:
 		found = &http.Transport{Proxy: http.ProxyFromEnvironment}
 	}
+	// HTTP/1 only: with HTTP/2, as proxies speak it, all calls share a connection, and go on into one that is dead.
+	found.ForceAttemptHTTP2, found.TLSNextProto = false, map[string]func(string, *tls.Conn) http.RoundTripper{}
 	// Shorter than the server's keep_alive_timeout.
 	found.IdleConnTimeout, found.MaxIdleConnsPerHost = time.Minute, 16
 	return found

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"sync"
@@ -77,7 +78,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stopReports()
 	err := r.poll(ctx)
 	defer time.AfterFunc(r.Drain, stopHandlers).Stop()
-	defer time.AfterFunc(r.Drain+lastReports, stopReports).Stop()
+	if r.Drain < math.MaxInt64-lastReports {
+		defer time.AfterFunc(r.Drain+lastReports, stopReports).Stop()
+	}
 	r.running.Wait()
 	return err
 }

@@ -1,6 +1,7 @@
 """Runs one reserved job: its handler, its heartbeats, and the report of its end; knows no poll."""
 from __future__ import annotations
 
+import inspect
 import queue
 import threading
 import time
@@ -12,6 +13,8 @@ from .events import Events, describe, text_of
 
 # Waits stand still while the machine is suspended, so none is longer than this.
 LONGEST_WAIT = 0.5
+# How long the ends of jobs are reported after the drain, while the server does not answer.
+LAST_REPORTS = 10.0
 GONE = ("job_not_found", "lease_lost", "not_reserved")
 
 
@@ -40,10 +43,10 @@ class Attempt:
             # The answer to a long poll may be old. The job is started once its reservation is known to last.
             if not is_started and now() < self._renewed + lease / 3:
                 is_started = True
-                self._start(self._handle)
+                self._start(self._handle, self._not_started)
             if not is_lost and now() >= touch_due:
                 touch_due = float("inf")
-                self._start(self._touch)
+                self._start(self._touch, lambda error: ("not touched", NoAnswer(f"no thread for a heartbeat: {error}")))
             try:
                 kind, value = self._mail.get(timeout=wait)
             except queue.Empty:
@@ -65,8 +68,20 @@ class Attempt:
                 self.lost.set()
                 self._events.send("lost", self._job, failure)
 
-    def _start(self, what: Callable[[], None]) -> None:
-        threading.Thread(target=what, name=threading.current_thread().name, daemon=True).start()
+    def give_back(self, error: BaseException) -> None:
+        """Releases a job that cannot be started."""
+        self._report(*self._not_started(error)[1])
+
+    def _start(self, what: Callable[[], None], failed: Callable[[BaseException], tuple[str, Any]]) -> None:
+        """Runs something in a thread of its own. If the system gives no more threads, `failed` makes the message of that."""
+        try:
+            threading.Thread(target=what, name=threading.current_thread().name, daemon=True).start()
+        except RuntimeError as error:
+            self._mail.put(failed(error))
+
+    def _not_started(self, error: BaseException) -> tuple[str, Any]:
+        self._events.send("failed", self._job, error)
+        return "ended", ("release", {"reason": _first(f"the job could not be started: {describe(error)}")})
 
     def _handle(self) -> None:
         """Runs the handler. Whatever it raises, and its hook for that, ends this job and nothing else."""
@@ -80,7 +95,7 @@ class Attempt:
         """The call by which the end of the job is reported, and its fields."""
         error = None
         try:
-            self._handler(self._job)
+            refuse_unrun(self._handler(self._job))
         except BaseException as raised:  # also sys.exit()
             error = raised
         if self.lost.is_set():
@@ -105,9 +120,12 @@ class Attempt:
 
     def _report(self, step: str, fields: dict[str, Any]) -> None:
         """Tells the server how the job ended, until it answers or the reservation ends."""
+        left, scope = self._renewed + self._lease - now(), self._reports
+        if scope.is_cut.is_set():
+            # The last reports are over. The server may answer all the same, so that this one is sent, too.
+            left, scope = min(left, LAST_REPORTS), Scope()
         try:
-            left = self._renewed + self._lease - now()
-            self._client.hold(self._id, step, self._receipt, give_up_after=left, scope=self._reports, **fields)
+            self._client.hold(self._id, step, self._receipt, give_up_after=left, scope=scope, **fields)
         except NoAnswer as failure:
             self._events.send("unanswered", self._job, failure)
         except Refused as failure:
@@ -116,6 +134,14 @@ class Attempt:
             is_done = is_gone if step == "finish" else failure.repeated and failure.code in GONE and not is_gone
             if not is_done:
                 self._events.send("late" if failure.code in GONE else "refused", self._job, failure)
+
+
+def refuse_unrun(result: object) -> None:
+    """Raises TypeError if a handler has returned what would have to be run first."""
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(f"the handler returned {result!r}, which nothing runs; run it in the handler, as by asyncio.run")
 
 
 def _first(text: str) -> str:

@@ -188,6 +188,10 @@ class Connections:
         except (OSError, http.client.HTTPException, ValueError) as error:
             connection.close()
             raise NoAnswer(f"no answer: {error!r}") from error
+        except BaseException:
+            # Such as KeyboardInterrupt. Nothing reads the answer, which may have jobs.
+            connection.close()
+            raise
         self._keep(connection, response)
         return answer
 

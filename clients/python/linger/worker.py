@@ -1,6 +1,7 @@
 """Runs the jobs of some topics."""
 from __future__ import annotations
 
+import inspect
 import os
 import queue
 import signal
@@ -9,15 +10,13 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Callable
 
-from .attempt import LONGEST_WAIT, Attempt, now
+from .attempt import LAST_REPORTS, LONGEST_WAIT, Attempt, now
 from .calls import LONGEST_PAUSE, Error, Refused, Scope, pause_after
 from .client import Client, Job
 from .events import Events, Hook
 from .values import Seconds, count, optional, seconds, text
 
 POLL_WAIT = 20.0
-# How long the ends of jobs are reported after the drain, while the server does not answer.
-LAST_REPORTS = 10.0
 
 
 class Worker:
@@ -33,7 +32,7 @@ class Worker:
     job or None, and why. Its errors are logged. By default the logger "linger" writes it.
 
         away, back           the server, without a job
-        failed               the handler's exception
+        failed               the handler's exception, or why it could not be started
         lost                 the reservation
         late                 the end of the job was reported too late, and it runs again
         refused, unanswered  the end of the job could not be reported
@@ -49,6 +48,9 @@ class Worker:
             raise ValueError("topics must name at least one topic")
         if not callable(handler) or not (on_event is None or callable(on_event)):
             raise TypeError("the handler and on_event must be callable")
+        for what in (handler, getattr(handler, "__call__", None)):
+            if inspect.iscoroutinefunction(what) or inspect.isgeneratorfunction(what) or inspect.isasyncgenfunction(what):
+                raise TypeError("the handler must do the work when it is called: wrap a coroutine in asyncio.run")
         if count("parallel", parallel) < 1:
             raise ValueError(f"parallel must be at least 1, not {parallel}")
         if seconds("drain", drain) < 0:
@@ -160,7 +162,14 @@ class Worker:
             self._running[thread] = attempt
             if self._is_drained.is_set():
                 attempt.lost.set()
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system gives no more threads
+            with self._lock:
+                del self._running[thread]
+            self._places.release()
+            attempt.give_back(error)
+            self._polls.is_cut.wait(LONGEST_PAUSE)
 
     def _attempt(self, attempt: Attempt) -> None:
         try:

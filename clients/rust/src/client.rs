@@ -234,6 +234,10 @@ mod tests {
         let failure = server.client().version().await.expect_err("is refused");
         let wanted = failure.refusal().and_then(|refusal| refusal.retry_after);
         assert_eq!((wanted, server.lines().len()), (Some(Duration::from_secs(60)), 1));
+        // More than the clock can count.
+        let server =
+            TestServer::start(vec![answer(503, "retry-after: 18446744073709551615\r\n", AWAY)]).await;
+        server.client().version().await.expect_err("is refused");
     }
 
     #[tokio::test]

@@ -27,7 +27,8 @@ impl Repeats {
         let wanted = failure.refusal().and_then(|refusal| refusal.retry_after).unwrap_or_default();
         // Clients that failed together must not come back together.
         let pause = self.pause.mul_f64(rand::random_range(0.5..1.0)).max(wanted);
-        if Instant::now() + pause >= self.end {
+        // A server may ask for more time than the clock can count.
+        if Instant::now().checked_add(pause).is_none_or(|next| next >= self.end) {
             return Err(failure);
         }
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);

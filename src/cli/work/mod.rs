@@ -68,6 +68,8 @@ fn work(arguments: &WorkArgs, connection: Connection, is_text: bool) -> Result<(
     let commands = Commands { command, url, printer, connection: Arc::new(connection) };
     let options = arguments.options(worker_name());
     let cause = runtime.block_on(async {
+        // A parent may have had this signal ignored. The system would then collect commands that end, and their exit codes.
+        let _ends_of_commands = signal(SignalKind::child())?;
         let (sender, mut receiver) = mpsc::channel(16);
         let signals = tokio::spawn(forward_signals(Signals::new()?, signal(SignalKind::hangup())?, sender));
         let cause = worker::work(options, Arc::new(commands), client, &mut receiver).await;

@@ -34,6 +34,7 @@ const IN_PYTHON: &[(&str, &str, &str)] = &[
     ("an empty name", "Refused", "/worker must have"),
     ("no topics", "ValueError", "topics must name at least one"),
     ("no handler", "TypeError", "must be callable"),
+    ("a coroutine function as a handler", "TypeError", "wrap a coroutine in asyncio.run"),
     ("no place", "ValueError", "parallel must be at least 1"),
     ("a negative drain", "ValueError", "drain must not be negative"),
     ("no timeout", "ValueError", "timeout must be more than 0"),

@@ -2,9 +2,10 @@
 
 use std::{fs, process::Command};
 
+use rustix::process::Signal;
 use serde_json::json;
 
-use super::{Language, Program, Site, folder};
+use super::{Language, Program, Site, events, folder};
 
 /// By a `replace` directive. The path is that of the folder, where `go get` would look, and ends with the package's name.
 #[test]
@@ -35,6 +36,28 @@ fn a_program_may_have_replaced_the_default_transport() {
     let mut program = Program::start(Language::Go, &site.server.url(), &["transports"]);
     assert_eq!(program.ends(), [json!({ "counted": 1 })], "the wrapper is used");
     assert_eq!(site.counts()["ready"], 4);
+}
+
+/// With HTTP/2 all calls would share a connection, and go on into one that is dead.
+#[test]
+fn a_proxy_that_offers_http_2_is_spoken_to_in_http_1() {
+    let site = Site::new();
+    let mut program = Program::start(Language::Go, &site.server.url(), &["protocol"]);
+    assert_eq!(program.ends(), [json!({ "protocol": "HTTP/1.1" }), json!({ "code": "job_exists" })]);
+}
+
+#[test]
+fn the_longest_drain_leaves_time_for_reports() {
+    let site = Site::new();
+    site.add("a", "wait", json!({}));
+    let mut worker = Program::start(Language::Go, &site.server.url(), &["worker", "2", "0", "-1"]);
+    worker.wait_for(&json!({ "runs": "a" }));
+    site.server.wait_for_parked_polls(1);
+    worker.signal(Signal::TERM);
+    site.server.wait_for_parked_polls(0);
+    worker.send("a");
+    assert_eq!(events(&worker.ends()), [""; 0]);
+    assert!(site.server.job("a").is_null(), "it is finished");
 }
 
 /// They have no deadline, and do not end with it, since running handlers have the drain.

@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 use serde_json::{Value, json};
 
 use super::{Site, Worker, on_each_engine};
-use crate::harness::process::{linger, run_to_end, stderr};
+use crate::harness::process::{linger, linger_under, run_to_end, stderr};
 
 on_each_engine! {
     a_job_ends_as_the_exit_code_of_its_command_says,
@@ -52,6 +52,23 @@ fn a_job_ends_as_the_exit_code_of_its_command_says(site: &Site) {
     let by = site.server.job("failed")["history"][0]["by"].clone();
     let name = by.as_str().and_then(|by| by.rsplit_once(':')).expect("a host and a process id");
     assert_eq!(name.1, worker.child.id().to_string());
+}
+
+/// As some supervisors do. The system would collect the commands by itself, and their exit codes.
+#[test]
+fn a_parent_that_ignores_the_ends_of_its_children_hides_no_exit_code() {
+    let site = Site::new(super::Engine::Embedded);
+    for (id, body) in [("done", "exit 0"), ("failed", "exit 1")] {
+        site.add(id, json!({ "body": body, "retry": ["1h"] }));
+    }
+    let words = ["work", "t", "--raw", "--until-empty", "--exec", OBEY];
+    let mut worker = linger_under(&["env", "--ignore-signal=CHLD"], &words, site.path());
+    worker.env("LINGER_URL", site.server.url());
+    let ended = run_to_end(worker);
+    assert!(ended.status.success(), "{}", stderr(&ended));
+    assert!(site.server.job("done").is_null(), "{}", stderr(&ended));
+    let failed = site.server.job("failed");
+    assert_eq!((&failed["state"], &failed["reason"]), (&json!("delayed"), &json!("exit 1")), "{failed}");
 }
 
 #[test]

@@ -7,6 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"runtime"
 	"strconv"
@@ -230,7 +233,7 @@ func worker(numbers [3]int, hook string) {
 	}()
 	w := linger.Worker{
 		Client: client, Topics: []string{"t"}, Parallel: numbers[0],
-		TTR: time.Duration(numbers[1]) * time.Millisecond, Drain: time.Duration(numbers[2]) * time.Millisecond,
+		TTR: time.Duration(numbers[1]) * time.Millisecond, Drain: drain(numbers[2]),
 		Handler: func(ctx context.Context, job *linger.Job) error {
 			say(object{"runs": job.ID, "body": string(job.Body), "receipt": job.Receipt})
 			if err := endOddly(job); err != nil {
@@ -270,6 +273,35 @@ func worker(numbers [3]int, hook string) {
 	say(object{"ended": failure(w.RunUntilSignal())})
 }
 
+// drain is that of a worker; -1 is the longest.
+func drain(ms int) time.Duration {
+	if ms < 0 {
+		return math.MaxInt64
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// protocol makes a call to a server that offers HTTP/2, too, and says what was spoken.
+func protocol(ctx context.Context) {
+	refuse := func(w http.ResponseWriter, r *http.Request) {
+		say(object{"protocol": r.Proto})
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusConflict)
+		_, err := w.Write([]byte(`{"type":"about:blank","status":409,"code":"job_exists","detail":"no"}`))
+		check(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(refuse))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	client, err := linger.New(server.URL, "")
+	check(err)
+	trusted := server.Client().Transport.(*http.Transport).TLSClientConfig
+	client.HTTP.Transport.(*http.Transport).TLSClientConfig = trusted
+	_, err = client.Add(ctx, linger.NewJob{Topic: "t"})
+	say(object{"code": linger.Code(err)})
+}
+
 func main() {
 	var err error
 	client, err = linger.New(os.Getenv("LINGER_URL"), os.Getenv("LINGER_TOKEN"))
@@ -301,6 +333,8 @@ func main() {
 		arguments(ctx)
 	case "transports":
 		transports(ctx)
+	case "protocol":
+		protocol(ctx)
 	case "values":
 		values(ctx)
 	case "late":
