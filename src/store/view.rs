@@ -33,8 +33,8 @@ pub struct Span {
 impl Span {
     /// Most steps: enough for a picture, and each is a number in memory.
     pub const MAX_STEPS: u32 = 400;
-    /// Most minutes of all steps: more than eleven years, even when the last step is four weeks long.
-    pub const MAX_MINUTES: u32 = 12 * 366 * 24 * 60;
+    /// Most minutes of all steps: eleven years, and a last step that is as long.
+    pub const MAX_MINUTES: u32 = 2 * 11 * 366 * 24 * 60;
 
     /// `steps` steps of `step` minutes each; `None` when one of them is 0 or they are too many.
     #[must_use]

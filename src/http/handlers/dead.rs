@@ -63,5 +63,6 @@ pub async fn delete(
     TopicPath(topic): TopicPath,
     _: NoQuery,
 ) -> HandlerResult {
-    Ok(responses::count("deleted", app.queue.delete_dead(&topic, by.as_ref()).await?))
+    let deleted = app.queue.delete_dead(&topic, by.as_ref()).await?;
+    Ok(responses::count("deleted", deleted as u64))
 }

@@ -102,8 +102,13 @@ mod tests {
             assert_eq!(default_step(span), step, "{span} minutes");
         }
         for span in (1..=MAX_SPAN).step_by(977).chain([MAX_SPAN]) {
-            let step = default_step(span);
-            assert!(Span::new(Minute(0), step, span.div_ceil(step)).is_some(), "{span} minutes");
+            // The longest step makes two steps of which the second is hardly needed.
+            for step in [default_step(span), span - 1].into_iter().filter(|step| *step > 0) {
+                assert!(
+                    Span::new(Minute(0), step, span.div_ceil(step)).is_some(),
+                    "{span} by {step} minutes"
+                );
+            }
         }
     }
 }

@@ -88,45 +88,45 @@ impl Queue {
         Ok(jobs)
     }
 
-    /// Requeues up to `limit` dead letters, oldest first, and returns how many.
+    /// Requeues up to `limit` of the dead letters that exist when it begins, oldest first, and returns how many.
     ///
     /// # Errors
     /// The store's; jobs requeued until then stay requeued.
     pub async fn requeue_dead(&self, topic: &Topic, limit: usize, by: Option<&Actor>) -> Result<usize> {
         let requeue = DeadChange { change: JobChange::Requeue(Due::default()), event: Event::Requeued, by };
-        let (mut requeued, mut after) = (0, None);
-        while requeued < limit {
-            let most = SLICE.min(limit - requeued);
-            let slice = self.change_dead(topic, after.as_ref(), most, &requeue).await?;
-            requeued += slice.changed;
-            after = slice.next;
-            if after.is_none() {
-                break;
-            }
-        }
-        Ok(requeued)
+        self.change_oldest_dead(topic, limit, &requeue).await
     }
 
-    /// Deletes as many dead letters as exist when it begins, oldest first, and returns how many. One that moves meanwhile
-    /// counts, so that none is deleted in its place.
+    /// Deletes the dead letters that exist when it begins, and returns how many.
     ///
     /// # Errors
     /// The store's; jobs deleted until then stay deleted.
-    pub async fn delete_dead(&self, topic: &Topic, by: Option<&Actor>) -> Result<u64> {
-        let Some(stats) = self.store.topic(topic).await? else { return Ok(0) };
+    pub async fn delete_dead(&self, topic: &Topic, by: Option<&Actor>) -> Result<usize> {
         let delete = DeadChange { change: JobChange::Delete, event: Event::Deleted, by };
-        let (mut left, mut deleted, mut after) = (stats.dead, 0, None);
-        while left > 0 {
-            let most = SLICE.min(usize::try_from(left).unwrap_or(SLICE));
-            let slice = self.change_dead(topic, after.as_ref(), most, &delete).await?;
-            left -= slice.examined;
-            deleted += slice.changed as u64;
+        self.change_oldest_dead(topic, usize::MAX, &delete).await
+    }
+
+    /// Changes up to `limit` dead letters, oldest first, and examines as many as there are when it begins. One that moves
+    /// meanwhile counts, so that none that dies later, perhaps again, is changed in its place.
+    async fn change_oldest_dead(
+        &self,
+        topic: &Topic,
+        limit: usize,
+        change: &DeadChange<'_>,
+    ) -> Result<usize> {
+        let Some(stats) = self.store.topic(topic).await? else { return Ok(0) };
+        let (mut left, mut changed, mut after) = (stats.dead, 0, None);
+        while left > 0 && changed < limit {
+            let most = SLICE.min(usize::try_from(left).unwrap_or(SLICE)).min(limit - changed);
+            let slice = self.change_dead(topic, after.as_ref(), most, change).await?;
+            left = left.saturating_sub(slice.examined);
+            changed += slice.changed;
             after = slice.next;
             if after.is_none() {
                 break;
             }
         }
-        Ok(deleted)
+        Ok(changed)
     }
 
     /// Changes up to `most` dead letters after `after`.

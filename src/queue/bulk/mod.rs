@@ -19,7 +19,8 @@
 //! writes a new notice only if there is none with its id, so two requests with the same id start one operation. The
 //! process writes the notice (`stored.rs`, as JSON) at the start, once a second
 //! while the operation runs, and at its end (`reporter.rs`). One that claims to run but is older than ten seconds,
-//! by the store's clock, is shown as abandoned. A request to stop an operation is a notice of its own, so that it
+//! by the store's clock, is shown as abandoned. An operation begins once its notice is written; if no answer came, the
+//! notice is withdrawn, or taken by a repeat of the request. A request to stop an operation is a notice of its own, so that it
 //! cannot be overwritten by a report. It names when the operation began, because a later one may have the same id.
 //! The limit on running operations is not exact: two processes may start one at the same moment. A report that
 //! fails does not end the operation. While no operation runs and none is watched, notices cost no call.
@@ -34,7 +35,7 @@ mod stored;
 
 use std::{
     cmp::Reverse,
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -60,7 +61,7 @@ use crate::{
     job::OperationId,
     messages::failure_log::FailureLog,
     metrics::QueueMetrics,
-    store::{NoticeKind, Store},
+    store::{self, NoticeKind, Store},
 };
 
 /// Most operations at once of one caller, and of all, over all processes: a caller can take half of the places. Dry runs have
@@ -74,6 +75,8 @@ const DRY_RUN_WAIT: Duration = Duration::from_millis(100);
 /// How long a caller waits for the end of an operation that another process stops, and how often it is looked at.
 const STOP_WAIT: Duration = Duration::from_secs(10);
 const STOP_POLL: Duration = Duration::from_millis(250);
+/// How often the notice of an operation that did not begin is tried to be deleted.
+const WITHDRAW_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The operations of this process, and what it knows of those of others.
 #[derive(Debug)]
@@ -89,8 +92,9 @@ pub(super) struct Operations {
     owner: Arc<str>,
     report_failures: Arc<FailureLog>,
     /// Held from looking an operation up to keeping it, so that two requests with the same id start one, and no two take
-    /// the last place.
-    start: tokio::sync::Mutex<()>,
+    /// the last place. Has the operations that did not begin, because no answer came to their announcement: their notices may
+    /// be there.
+    start: tokio::sync::Mutex<HashSet<OperationId>>,
     /// The operations of this process, the oldest first.
     own: Mutex<VecDeque<Arc<Operation>>>,
 }
@@ -119,8 +123,8 @@ impl Operations {
         started.await.unwrap_or_else(|_panic| Err(failed()))
     }
 
-    async fn start_now(&self, request: BulkRequest) -> Result<OperationView> {
-        let start = self.start.lock().await;
+    async fn start_now(self: &Arc<Self>, request: BulkRequest) -> Result<OperationView> {
+        let mut start = self.start.lock().await;
         if let Some(own) = request.id.as_ref().and_then(|id| self.find_own(id)) {
             return Ok(own.view());
         }
@@ -137,15 +141,59 @@ impl Operations {
             drop(start);
             self.finish_dry_run(reporter).await;
         } else {
-            if let Some(notice) = reporter.announce().await? {
-                let known = KnownOperation::read(&notice).ok_or(Error::OperationNotFound)?;
-                return Ok(known.view);
+            match reporter.announce().await {
+                Ok(None) => {}
+                // The notice of an earlier try, which did not begin.
+                Ok(Some(_)) if start.contains(&operation.id) => {
+                    reporter.report().await;
+                }
+                Ok(Some(notice)) => {
+                    let known = KnownOperation::read(&notice).ok_or(Error::OperationNotFound)?;
+                    return Ok(known.view);
+                }
+                Err(error) => {
+                    if start.insert(operation.id.clone()) {
+                        self.tasks.spawn(self.clone().withdraw(operation.id.clone()));
+                    }
+                    return Err(error.into());
+                }
             }
+            start.remove(&operation.id);
             self.keep(operation.clone());
             self.tasks.spawn(self.runner(&operation).run());
             self.tasks.spawn(reporter.run());
         }
         Ok(operation.view())
+    }
+
+    /// Deletes the notice of an operation that did not begin, as soon as the store answers again: a request that is repeated at
+    /// another process would take it for one that runs.
+    async fn withdraw(self: Arc<Self>, id: OperationId) {
+        loop {
+            tokio::select! {
+                () = self.clock.sleep(WITHDRAW_INTERVAL) => {}
+                () = self.shutdown.cancelled() => return,
+            }
+            let mut start = self.start.lock().await;
+            if !start.contains(&id) {
+                return;
+            }
+            // An operation of another process with this id has begun meanwhile, or there is none.
+            let is_ours = async || {
+                let notice = self.store.notices().get(NoticeKind::Operation, id.as_str()).await?;
+                let known = notice.as_ref().and_then(KnownOperation::read);
+                store::Result::Ok(known.is_some_and(|known| known.owner == *self.owner))
+            };
+            let withdrawn = match is_ours().await {
+                Ok(true) => self.store.notices().delete(NoticeKind::Operation, id.as_str()).await.is_ok(),
+                Ok(false) => true,
+                Err(_) => false,
+            };
+            if withdrawn {
+                start.remove(&id);
+                return;
+            }
+        }
     }
 
     /// Waits a moment for the end of a dry run. If it takes longer, other processes can know it from then on.

@@ -67,13 +67,11 @@ impl BulkRequest {
         }
     }
 
-    /// Whether the walk may meet a changed job again.
+    /// Whether the walk may meet a changed job again: where it is due now, or as a dead letter of a later moment. So may a shift
+    /// against its order: a list has the jobs in the order in which the store keeps them, which is not that of the moments that
+    /// it shows once the machine's clock was set.
     pub(super) fn may_meet_again(&self) -> bool {
-        match self.action {
-            BulkAction::Delete | BulkAction::Requeue(_) => false,
-            BulkAction::Reschedule(_) => true,
-            BulkAction::Shift(_) => self.filter.state != State::Delayed,
-        }
+        self.action != BulkAction::Delete
     }
 
     /// The change of one job.

@@ -20,7 +20,9 @@ on_every_engine!(
     jobs_of_one_reason_are_replayed_and_spread,
     dead_letters_are_requeued_at_a_moment_and_spread_behind_it,
     a_shift_moves_each_job_once,
+    a_shift_moves_each_job_once_after_the_clock_was_set,
     rescheduled_jobs_are_not_met_again,
+    jobs_that_die_again_are_not_requeued_again,
     jobs_in_any_state_are_deleted_up_to_the_limit,
     a_repeated_request_starts_nothing,
     an_operation_can_be_stopped,
@@ -218,6 +220,26 @@ async fn a_shift_moves_each_job_once(engine: Engine) {
     }
 }
 
+/// The embedded engine keeps these jobs in the order in which their delays end. What a shift gives them are moments of the
+/// machine's clock, which are elsewhere in that order.
+async fn a_shift_moves_each_job_once_after_the_clock_was_set(engine: Engine) {
+    for (step, shift) in [(3_600_000, "-15m"), (-3_600_000, "15m")] {
+        let api = Api::new(engine).await;
+        add_delayed(&api, 270).await;
+        api.clock.step_wall(step);
+        let request = json!({
+            "action": "reschedule", "filter": { "topic": "t" }, "shift": shift, "dry_run": false, "limit": 1000,
+        });
+        let operation = run(&api, &request).await;
+        let expected = (&json!(270), &json!(270), &json!(0));
+        assert_eq!(
+            (&operation["matched"], &operation["changed"], &operation["skipped"]),
+            expected,
+            "{shift}"
+        );
+    }
+}
+
 async fn rescheduled_jobs_are_not_met_again(engine: Engine) {
     let api = Api::new(engine).await;
     add_delayed(&api, 150).await;
@@ -232,6 +254,30 @@ async fn rescheduled_jobs_are_not_met_again(engine: Engine) {
     let again = run(&api, &request).await;
     assert_eq!(again["changed"], 150);
     assert_eq!(due_times(&api).await, due, "an id is always spread in the same way");
+}
+
+async fn jobs_that_die_again_are_not_requeued_again(engine: Engine) {
+    let api = Api::new(engine).await;
+    for n in 0..120 {
+        api.add(&format!(r#"{{"topic":"t","id":"job-{n:03}"}}"#)).await;
+        api.bury("t").await;
+    }
+    let first = api.store.hang_lists();
+    let request = json!({
+        "action": "requeue", "filter": { "topic": "t" }, "delay": "0s", "dry_run": false, "limit": 1000,
+    });
+    let started = start(&api, &request).await;
+    api.until(|| first.hung_calls() == 1).await;
+    let second = api.store.hang_lists();
+    first.release();
+    api.until(|| second.hung_calls() == 1).await;
+    // One of the first slice dies again, behind all others.
+    api.clock.advance(Duration::from_secs(1));
+    api.bury("t").await;
+    second.release();
+    let operation = ended(&api, text(&started["id"])).await;
+    assert_eq!((&operation["matched"], &operation["changed"]), (&json!(120), &json!(120)));
+    assert_eq!(count(&api, "dead").await, 1);
 }
 
 async fn jobs_in_any_state_are_deleted_up_to_the_limit(engine: Engine) {

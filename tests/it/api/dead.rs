@@ -20,6 +20,7 @@ on_every_engine!(
     a_page_leaves_out_what_moves_while_it_is_read,
     a_bulk_requeue_moves_the_oldest_up_to_its_limit,
     bulk_steps_change_more_than_one_slice,
+    a_bulk_requeue_leaves_those_that_die_again,
     a_bulk_delete_removes_only_dead_letters,
     a_bulk_delete_spares_those_that_die_meanwhile,
     a_bulk_delete_deletes_none_in_place_of_one_that_moved,
@@ -167,6 +168,27 @@ async fn bulk_steps_change_more_than_one_slice(engine: Engine) {
     assert_eq!(api.delete("/topics/t/dead").await.expect(200).body, "{\"deleted\":129}\n");
     let counts = &api.get("/topics/t").await.json()["counts"];
     assert_eq!((&counts["dead"], &counts["ready"]), (&json!(0), &json!(101)));
+}
+
+async fn a_bulk_requeue_leaves_those_that_die_again(engine: Engine) {
+    let api = Api::new(engine).await;
+    let ids: Vec<String> = (0..150).map(|n| format!("{n:03}")).collect();
+    die_together(&api, &ids).await;
+    let first = api.store.hang_lists();
+    let requeue = tokio::spawn({
+        let api = api.clone();
+        async move { api.post("/topics/t/dead/requeue").await.expect(200).body }
+    });
+    api.until(|| first.hung_calls() == 1).await;
+    let second = api.store.hang_lists();
+    first.release();
+    api.until(|| second.hung_calls() == 1).await;
+    // One of the first slice dies again, behind all others.
+    api.clock.advance(seconds(1));
+    let again = text(&api.bury("t").await["id"]).to_owned();
+    second.release();
+    assert_eq!(requeue.await.expect("is answered"), "{\"requeued\":150}\n");
+    assert_eq!(listed(&api, "/topics/t/dead").await, [again]);
 }
 
 async fn a_bulk_delete_spares_those_that_die_meanwhile(engine: Engine) {

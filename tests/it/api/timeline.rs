@@ -59,6 +59,8 @@ async fn a_span_without_a_step_is_divided_sensibly(engine: Engine) {
         ("?span=3652d", 28 * 86_400, 131),
         ("?span=1s", 60, 1),
         ("?span=5m&step=1h", 300, 1),
+        ("?span=4000d&step=2200d", 2_200 * 86_400, 2),
+        ("?span=4015d&step=4014d", 4_014 * 86_400, 2),
     ] {
         let seen = timeline(&api, query).await;
         let counts = seen["counts"].as_array().expect("a list").len();

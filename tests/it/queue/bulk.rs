@@ -1,5 +1,7 @@
 //! Bulk operations of several processes on one store: each process knows those of the others, and can stop them.
 
+mod announcing;
+
 use std::{sync::Arc, time::Duration};
 
 use linger::{
@@ -14,7 +16,7 @@ use linger::{
 
 use crate::harness::{
     failing::{FailingStore, HungCalls},
-    jobs::{ALL, delay, id, job, seconds},
+    jobs::{delay, job, seconds},
     naive::Naive,
     stores::{Recorder, START},
     wait::{bounded, until},
@@ -221,51 +223,6 @@ async fn a_stop_request_is_for_the_operation_that_was_seen() {
     processes.pass(1).await;
     let requests = notices.list(NoticeKind::StopRequest).await.expect("reads");
     assert_eq!(requests, [], "the owner deletes it");
-}
-
-#[tokio::test]
-async fn one_id_starts_one_operation_over_all_processes() {
-    let processes = Processes::with_jobs(150).await;
-    // Neither has seen the operation of the other when it starts its own.
-    let hung = [&processes.one, &processes.two].map(|process| process.store.hang_notices());
-    let both_read = async {
-        until(|| hung.iter().all(|hung| hung.hung_calls() == 1)).await;
-        hung.iter().for_each(|hung| hung.release());
-    };
-    let starts = (processes.one.start(shift("a")), processes.two.start(shift("a")));
-    let (one, two, ()) = tokio::join!(starts.0, starts.1, both_read);
-    assert_eq!((&one.id, &one.request.by), (&two.id, &two.request.by));
-    for process in [&processes.one, &processes.two] {
-        process.wait_for(&one.id, |view| view.progress.state == OperationState::Done).await;
-    }
-    let again = processes.two.start(shift("a")).await;
-    assert_eq!(again.progress.state, OperationState::Done);
-    let due = processes.clock.now().after(seconds(3_660));
-    for n in 0..150 {
-        let job = processes.store.get(ALL, &id(&format!("job-{n}"))).await.expect("reads").expect("exists");
-        assert_eq!(job.due_at, due, "job-{n}");
-    }
-}
-
-#[tokio::test]
-async fn two_requests_with_one_id_at_one_process_start_one_operation() {
-    let processes = Processes::with_jobs(150).await;
-    // Neither request has announced its operation when the other one is looked up.
-    let hung = processes.one.store.hang_notices();
-    let looked_up = async {
-        until(|| hung.hung_calls() > 0).await;
-        hung.release();
-    };
-    let starts = (processes.one.start(shift("a")), processes.one.start(shift("a")));
-    let (one, two, ()) = tokio::join!(starts.0, starts.1, looked_up);
-    assert_eq!(one.id, two.id);
-    processes.one.wait_for(&one.id, |view| view.progress.state == OperationState::Done).await;
-    assert_eq!(processes.one.queue.list_operations().await.expect("lists").len(), 1);
-    let due = processes.clock.now().after(seconds(3_660));
-    for n in 0..150 {
-        let job = processes.store.get(ALL, &id(&format!("job-{n}"))).await.expect("reads").expect("exists");
-        assert_eq!(job.due_at, due, "job-{n}");
-    }
 }
 
 #[tokio::test]

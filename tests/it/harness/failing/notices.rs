@@ -18,6 +18,11 @@ impl FailingStore {
         self.hung_notices.lock().expect("not poisoned").insert(HungCalls::new()).clone()
     }
 
+    /// Writes new notices from now on and loses the answer, or not any more.
+    pub fn lose_new_notices(&self, loses: bool) {
+        self.new_notices_lost.store(loses, Ordering::Relaxed);
+    }
+
     fn inner_notices(&self) -> Result<&dyn Notices> {
         if self.notices_fail.load(Ordering::Relaxed) {
             return Err(Error::Unavailable("as the test demanded".to_owned()));
@@ -35,7 +40,11 @@ impl Notices for FailingStore {
     }
 
     async fn put_new(&self, kind: NoticeKind, id: &str, content: NoticeContent) -> Result<Option<Notice>> {
-        self.inner_notices()?.put_new(kind, id, content).await
+        let earlier = self.inner_notices()?.put_new(kind, id, content).await;
+        if self.new_notices_lost.load(Ordering::Relaxed) {
+            return Err(Error::Unavailable("the answer is lost, as the test demanded".to_owned()));
+        }
+        earlier
     }
 
     async fn get(&self, kind: NoticeKind, id: &str) -> Result<Option<Notice>> {
