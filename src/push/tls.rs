@@ -1,6 +1,13 @@
 //! The client's side of TLS: which authorities are trusted.
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::{net::TcpStream, sync::OnceCell};
@@ -19,13 +26,18 @@ pub(super) struct ClientTls {
     /// The authorities of `callbacks.ca_file`.
     own: Vec<CertificateDer<'static>>,
     connector: OnceCell<TlsConnector>,
+    /// Whether the log says that no certificate is trusted.
+    has_warned: AtomicBool,
 }
+
+/// A connector that trusts the authorities of the settings alone, because the system has none now.
+struct WithoutSystem(TlsConnector);
 
 impl ClientTls {
     /// Reads the file with further authorities, in PEM.
     pub fn new(ca_file: Option<&Path>) -> Result<Self, String> {
         let own = ca_file.map_or(Ok(Vec::new()), read_authorities)?;
-        Ok(Self { own, connector: OnceCell::new() })
+        Ok(Self { own, connector: OnceCell::new(), has_warned: AtomicBool::new(false) })
     }
 
     /// Makes a TLS connection of a stream. The certificate must be for `host` and from a trusted authority.
@@ -36,22 +48,29 @@ impl ClientTls {
             })?,
             Host::Address(address) => ServerName::IpAddress((*address).into()),
         };
-        let connector = self.connector.get_or_init(|| self.connector()).await;
+        let connector = match self.connector.get_or_try_init(|| self.read()).await {
+            Ok(connector) => connector.clone(),
+            Err(WithoutSystem(connector)) => connector,
+        };
         connector.connect(name, stream).await.map_err(|error| failure(&error))
     }
 
-    async fn connector(&self) -> TlsConnector {
+    /// A connector that trusts the system's authorities. If the system has none, they are read again at the next call: their
+    /// files may not have been there yet, or no file could be opened.
+    async fn read(&self) -> Result<TlsConnector, WithoutSystem> {
         let system = tokio::task::spawn_blocking(system_authorities).await.unwrap_or_default();
+        let has_system = !system.is_empty();
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(system.into_iter().chain(self.own.iter().cloned()));
-        if roots.is_empty() {
+        if roots.is_empty() && !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "the system has no certificates of authorities: no certificate of an endpoint is trusted"
             );
         }
         let mut config = client_trusting(roots).with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Arc::new(config).into()
+        let connector = Arc::new(config).into();
+        if has_system { Ok(connector) } else { Err(WithoutSystem(connector)) }
     }
 }
 

@@ -55,6 +55,8 @@ pub struct Window {
     round_began: u64,
     overloads_in_row: u32,
     rest_until_us: Option<i64>,
+    /// Calls begun when the endpoint last asked for a rest. Their answers do not end it.
+    rest_asked_at: Option<u64>,
     next_rest: Duration,
 }
 
@@ -70,6 +72,7 @@ impl Window {
             round_began: 0,
             overloads_in_row: 0,
             rest_until_us: None,
+            rest_asked_at: None,
             next_rest: REST.0,
         }
     }
@@ -97,7 +100,7 @@ impl Window {
     pub fn ended(&mut self, number: u64, signal: Signal, now_us: i64) {
         match signal {
             Signal::None => {}
-            Signal::Alive => self.alive(),
+            Signal::Alive => self.alive(number, now_us),
             Signal::Silent => self.overloaded(number, None, now_us),
             Signal::Overload { rest } => self.overloaded(number, rest, now_us),
         }
@@ -146,8 +149,10 @@ impl Window {
         self.rest_until_us.is_some()
     }
 
-    fn alive(&mut self) {
-        if self.is_probing() {
+    fn alive(&mut self, number: u64, now_us: i64) {
+        let is_asked_to_rest = self.resting_until(now_us).is_some()
+            && self.rest_asked_at.is_some_and(|asked_at| number <= asked_at);
+        if self.is_probing() && !is_asked_to_rest {
             // What was learned before the outage says little about an endpoint that is coming back.
             (self.size, self.doubling, self.rest_until_us) = (1, true, None);
         }
@@ -167,6 +172,7 @@ impl Window {
         self.shrink(number);
         if let Some(rest) = rest {
             self.rest(rest.min(REST.1), now_us);
+            self.rest_asked_at = Some(self.begun);
         }
         // Calls that began before the rest do not prolong it.
         let may_rest = self.resting_until(now_us).is_none();
@@ -286,6 +292,24 @@ mod tests {
             let mut window = Window::new(64);
             call(&mut window, Signal::Overload { rest: Some(Duration::from_secs(asked_s)) }, 0);
             assert_eq!(window.capacity(0, 0), Capacity::Resting(granted_s * SECOND_US));
+        }
+    }
+
+    #[test]
+    fn only_a_later_call_ends_a_rest_that_was_asked_for_and_any_answer_another_one() {
+        for (rest, ends) in [(Some(Duration::from_secs(30)), false), (None, true)] {
+            let mut window = Window::new(64);
+            let early = window.begin();
+            for _ in 0..10 {
+                call(&mut window, Signal::Overload { rest }, 0);
+            }
+            assert!(matches!(window.capacity(0, 0), Capacity::Resting(_)));
+            window.ended(early, Signal::Alive, 0);
+            assert_eq!(matches!(window.capacity(0, 0), Capacity::Calls(_)), ends, "{rest:?}");
+            let later_us = 30 * SECOND_US;
+            assert!(matches!(window.capacity(0, later_us), Capacity::Calls(_)));
+            call(&mut window, Signal::Alive, later_us);
+            assert!(!window.is_probing());
         }
     }
 

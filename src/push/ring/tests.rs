@@ -235,19 +235,45 @@ fn a_resting_outlet_is_probed_when_its_rest_ends_and_others_go_on() {
 }
 
 #[test]
-fn a_late_answer_ends_a_rest() {
+fn a_late_answer_ends_a_rest_unless_that_was_asked_for() {
+    for (rest, overloads) in [(None, 10), (Some(Duration::from_secs(60)), 1)] {
+        let mut world = World::new(512, 64, None);
+        world.add(outlet(1, 1), 1_000);
+        world.run();
+        for _ in 0..overloads {
+            world.end(1, Signal::Overload { rest });
+            world.run();
+        }
+        while world.calls.len() > 1 {
+            world.end(1, Signal::None);
+        }
+        world.run();
+        assert_eq!(world.calls.len(), 1, "it rests, and the first call is still in progress");
+        world.end(0, Signal::Alive);
+        world.run();
+        assert_eq!(world.calls.is_empty(), rest.is_some());
+        world.now_us = 60_000_000;
+        world.run();
+        assert!(!world.calls.is_empty());
+    }
+}
+
+#[test]
+fn an_outlet_that_uses_all_of_its_host_leaves_room_for_another_one() {
     let mut world = World::new(512, 64, None);
-    world.add(outlet(1, 1), 1_000);
-    world.run();
-    world.end(0, Signal::Overload { rest: Some(Duration::from_secs(60)) });
-    while world.calls.len() > 1 {
-        world.end(0, Signal::None);
+    world.add(outlet(1, 1), 10_000);
+    for _ in 0..4 {
+        world.run();
+        (0..world.calls.len()).for_each(|_| world.end(0, Signal::Alive));
     }
     world.run();
-    assert_eq!(world.calls.len(), 1, "it rests, and one call is still in progress");
+    assert_eq!(world.calls.len(), 64);
+    world.add(outlet(2, 1), 1);
+    world.run();
     world.end(0, Signal::Alive);
     world.run();
-    assert!(!world.calls.is_empty());
+    assert_eq!(world.in_flight(|call| call.outlet == outlet(2, 1)), 1, "it has waited for the host's limit");
+    assert_eq!(world.calls.len(), 64);
 }
 
 #[test]

@@ -62,12 +62,14 @@ impl Ring {
         if window_number == Some(state.window_number) {
             state.in_window -= calls;
         }
-        if state.position == Position::OwnRoom {
-            self.enqueue(outlet);
-        }
+        let has_own_room = state.position == Position::OwnRoom;
+        // Those that wait for a limit which others use, too, come before the outlet itself: it would use all that it returns.
         self.wake_hosts();
         self.wake_topic(&outlet.topic);
         self.wake_trials();
+        if has_own_room {
+            self.enqueue(outlet);
+        }
         self.forget_empty_groups(host, &outlet.topic);
     }
 

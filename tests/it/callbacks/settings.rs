@@ -140,6 +140,23 @@ async fn start_tls_endpoint() -> (SocketAddr, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn authorities_that_the_system_gets_later_need_no_restart() {
+    let home = Home::embedded_in_memory();
+    let (endpoint, authority) = start_tls_endpoint().await;
+    let file = home.directory.path().join("system.pem");
+    let callback = json!({ "url": format!("https://localhost:{}/", endpoint.port()) });
+    let server = home.start_with(&[("SSL_CERT_FILE", file.to_str().expect("is text"))]);
+    add(&server, json!({"topic": "t", "id": "a", "retry": ["1h"], "callback": callback}));
+    wait_for_callbacks(&server, "t", "unreachable", 1.0).await;
+    std::fs::write(&file, authority).expect("can be written");
+    add(&server, json!({"topic": "t", "id": "b", "callback": callback}));
+    wait_for_callbacks(&server, "t", "ok", 1.0).await;
+    wait_until_gone(&server, "b").await;
+    let warning = "the system has no certificates of authorities";
+    assert_eq!(server.log().matches(warning).count(), 1, "{}", server.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_with_a_certificate_of_a_private_authority_is_called_with_the_ca_file_only() {
     let home = Home::embedded_in_memory();
     let (endpoint, authority) = start_tls_endpoint().await;
