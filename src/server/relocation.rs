@@ -189,6 +189,7 @@ async fn open(config: &Config, role: Role) -> Result<Opened, MaintenanceError> {
         EngineKind::Embedded => {
             let options = embedded::Options {
                 to_move: true,
+                reads_set_aside: role == Role::Source,
                 durability: Durability::Always,
                 ..wiring::embedded_options(config)
             };
@@ -266,8 +267,10 @@ impl ReadSource {
 
     async fn records(&self) -> store::Result<Box<dyn RecordReader>> {
         match &self.reader {
-            SourceReader::Embedded(options) => embedded::read_records(&options.data_dir, &SystemClock::new())
-                .map_err(|error| store::Error::Unavailable(error.to_string())),
+            SourceReader::Embedded(options) => {
+                embedded::read_records(&options.data_dir, &SystemClock::new(), false)
+                    .map_err(|error| store::Error::Unavailable(error.to_string()))
+            }
             SourceReader::Redis(store) => Store::records(&**store).await,
         }
     }

@@ -100,7 +100,8 @@ fn export_records(
         match config.engine {
             EngineKind::Embedded => {
                 let records: Box<dyn RecordReader> =
-                    embedded::read_records(&config.embedded.data_dir, &clock).map_err(maintenance_error)?;
+                    embedded::read_records(&config.embedded.data_dir, &clock, false)
+                        .map_err(maintenance_error)?;
                 Ok(transfer::export(records, ("embedded", at), out, name, watcher).await?)
             }
             EngineKind::Redis => {

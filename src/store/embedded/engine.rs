@@ -215,7 +215,8 @@ impl Store for EmbeddedStore {
     /// Not through the writer, which a reader of very many jobs must not delay.
     async fn records(&self) -> Result<Box<dyn RecordReader>> {
         let (dir, clock) = (self.options.data_dir.clone(), self.clock.clone());
-        let opened = tokio::task::spawn_blocking(move || read_records(&dir, &*clock)).await;
+        let with_set_aside = self.options.reads_set_aside;
+        let opened = tokio::task::spawn_blocking(move || read_records(&dir, &*clock, with_set_aside)).await;
         let opened = opened.map_err(|_cancelled| self.published.stop_error())?;
         opened.map_err(|error| Error::Unavailable(error.to_string()))
     }

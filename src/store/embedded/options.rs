@@ -35,6 +35,9 @@ pub struct Options {
     pub promotes_by_itself: bool,
     /// Whether the store is opened as the source or the target of a move, which its mark may forbid to servers.
     pub to_move: bool,
+    /// Whether records that were set aside are among those that are read, as broken ones: a move must not leave one behind
+    /// unnoticed.
+    pub reads_set_aside: bool,
     /// Reads the free space.
     pub free_space: FreeSpace,
 }
@@ -60,6 +63,7 @@ impl From<EmbeddedSettings> for Options {
             idle_after: Duration::from_millis(250),
             promotes_by_itself: true,
             to_move: false,
+            reads_set_aside: false,
             free_space: Arc::new(free_bytes),
         }
     }

@@ -52,7 +52,7 @@ impl SpaceLevel {
             }
             (Self::Limited, SpaceNeed::Growth) => LIMITED,
             (Self::Exhausted, _) => {
-                "the disk is nearly full; only what frees space is done, and pop, touch and resume"
+                "the disk is nearly full; only what frees space is done, and pop, touch, pause and resume"
             }
         };
         Some(Error::Full(why.to_owned()))
@@ -63,16 +63,15 @@ impl SpaceLevel {
         let detail = match self {
             Self::Ample => return None,
             Self::Short => {
-                "less disk space is free than embedded.min_free: adds, larger bodies, requeues, settings and \
-                 pauses are refused"
+                "less disk space is free than embedded.min_free: adds, larger bodies, requeues and settings are refused"
             }
             Self::Limited => {
-                "a disk quota or a limit on the size of files is reached: adds, larger bodies, requeues, settings and \
-                 pauses are refused"
+                "a disk quota or a limit on the size of files is reached: adds, larger bodies, requeues and settings are \
+                 refused"
             }
             Self::Exhausted => {
                 "less disk space is free than a quarter of embedded.min_free, and the ballast is used up: \
-                 only finish, delete, purge, resume, pop and touch are done"
+                 only finish, delete, purge, pop, touch, pause and resume are done"
             }
         };
         Some(Degraded { part: "disk_space", detail: detail.to_owned(), is_unready: false })

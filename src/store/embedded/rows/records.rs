@@ -250,6 +250,17 @@ impl Db {
         }
         Ok(id)
     }
+
+    /// Up to `limit` records that were set aside after the one with this number: their numbers, ids and faults.
+    pub fn set_aside_after(&self, number: i64, limit: usize) -> SqlResult<Vec<(i64, Vec<u8>, String)>> {
+        let sql = "SELECT n, id, why FROM broken WHERE n > ?1 ORDER BY n LIMIT ?2";
+        let mut select = self.conn().prepare_cached(sql)?;
+        let rows = select.query_map(params![number, i64::try_from(limit).unwrap_or(i64::MAX)], |row| {
+            let id = column_bytes(row.get_ref(1)?).unwrap_or_default().to_vec();
+            Ok((row.get(0)?, id, row.get::<_, Option<String>>(2)?.unwrap_or_default()))
+        })?;
+        rows.collect()
+    }
 }
 
 /// Decodes a row whose columns from `from` on are id, topic, head and body.

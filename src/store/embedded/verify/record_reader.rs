@@ -33,15 +33,18 @@ use crate::{
 /// Records on a page, and about the most bytes of their bodies.
 const PAGE: (usize, usize) = (500, 1 << 20);
 
-/// Reads the records of the store in `data_dir`, also while a server uses it.
+/// Reads the records of the store in `data_dir`, also while a server uses it; then, as broken ones, those that were set aside if
+/// they are wanted.
 ///
 /// # Errors
 /// Why the store cannot be read.
 pub fn read_records(
     data_dir: &Path,
     clock: &dyn Clock,
+    with_set_aside: bool,
 ) -> std::result::Result<Box<dyn RecordReader>, OpenError> {
-    Ok(Box::new(SnapshotReader(Some(Snapshot::open(data_dir, clock)?))))
+    let snapshot = Snapshot { with_set_aside, ..Snapshot::open(data_dir, clock)? };
+    Ok(Box::new(SnapshotReader(Some(snapshot))))
 }
 
 /// What a move must know of a store before it reads the records.
@@ -93,6 +96,8 @@ impl RecordReader for SnapshotReader {
 enum NextPage {
     Topics,
     Jobs(Table, RowKey),
+    /// Behind the record that was set aside with this number.
+    SetAside(i64),
     None,
 }
 
@@ -101,6 +106,7 @@ struct Snapshot {
     db: Db,
     leases: HashMap<RowKey, Option<Lease>>,
     next: NextPage,
+    with_set_aside: bool,
     /// The present moment, and no earlier than any on which the store acted.
     now: Timestamp,
     /// The present moment by the machine's clock.
@@ -124,7 +130,14 @@ impl Snapshot {
         let now = clock.read().rounded_down;
         let leases = db.leases().map_err(sqlite)?.into_iter().collect();
         let now = mark.map_or(now, |mark| mark.max(now));
-        Ok(Self { db, leases, next: NextPage::Topics, now, wall_now: clock.wall_now() })
+        Ok(Self {
+            db,
+            leases,
+            next: NextPage::Topics,
+            with_set_aside: false,
+            now,
+            wall_now: clock.wall_now(),
+        })
     }
 
     fn read_page(&mut self) -> SqlResult<Option<RecordPage>> {
@@ -134,6 +147,7 @@ impl Snapshot {
                 self.read_topics().map(Some)
             }
             NextPage::Jobs(table, from) => self.read_jobs(table, from).map(Some),
+            NextPage::SetAside(after) => self.read_set_aside(after).map(Some),
             NextPage::None => Ok(None),
         }
     }
@@ -168,8 +182,20 @@ impl Snapshot {
         self.next = match (last, table) {
             (Some(last), table) => NextPage::Jobs(table, last.next()),
             (None, Table::Live) => NextPage::Jobs(Table::Dead, RowKey::START),
+            (None, Table::Dead) if self.with_set_aside => NextPage::SetAside(0),
             (None, Table::Dead) => NextPage::None,
         };
+        Ok(page)
+    }
+
+    fn read_set_aside(&mut self, after: i64) -> SqlResult<RecordPage> {
+        let mut page = RecordPage::default();
+        self.next = NextPage::None;
+        for (number, id, why) in self.db.set_aside_after(after, PAGE.0)? {
+            let id = String::from_utf8_lossy(&id).into_owned();
+            page.broken.push(format!("the record of job {id:?} was set aside: {why}"));
+            self.next = NextPage::SetAside(number);
+        }
         Ok(page)
     }
 

@@ -73,6 +73,33 @@ fn a_served_store_moves_to_redis_and_back() {
     assert!(Server::serve(&["--data-dir", "back"], &[], path).stop().success());
 }
 
+/// The last run opens the store as a server does, which sets a damaged record aside. The target has the job as it was.
+#[test]
+fn a_job_whose_record_was_damaged_after_it_was_copied_is_not_lost() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    configure_redis(path);
+    let server = Server::serve(&[], &[], path);
+    for id in ["a", "b"] {
+        assert_eq!(add(&server, &format!(r#"{{"topic":"t","id":"{id}","delay":3600}}"#)), 201);
+    }
+    step(0, &[], path);
+    assert!(server.stop().success());
+    let damaged = rusqlite::Connection::open(path.join("data/linger.db")).expect("opens");
+    let damage = "UPDATE rec SET head = zeroblob(length(head)) WHERE id = 'a'";
+    assert_eq!(damaged.execute(damage, []).expect("runs"), 1);
+    drop(damaged);
+    // The second run finds what the first one has set aside.
+    for _ in 0..2 {
+        let text = step(1, &["--last"], path);
+        assert!(text.contains(r#"the record of job "a" was set aside"#), "{text}");
+        assert!(text.contains("1 broken record cannot be moved"), "{text}");
+    }
+    run_to(0, &["export", "target", REDIS[0], REDIS[1]], path);
+    let target = fs::read_to_string(path.join("target")).expect("reads");
+    assert!(target.contains(r#""id":"a""#), "{target}");
+}
+
 #[test]
 fn an_abandoned_move_gives_the_store_back() {
     let directory = tempfile::tempdir().expect("a directory");
