@@ -270,9 +270,9 @@ def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0", hook: st
         say(ended=None)
 
 
-def worker_without_threads(target: str, first: str) -> None:
+def worker_without_threads(target: str, first: str, ttr_ms: str) -> None:
     take_threads(target, int(first))
-    worker("2", "3000")
+    worker("2", ttr_ms)
 
 
 def worker_with_short_reports() -> None:

@@ -187,7 +187,8 @@ pub trait Store: TopicStore + std::fmt::Debug + 'static {
     async fn topic(&self, topic: &Topic) -> Result<Option<TopicStats>>;
 
     /// Counts the delayed jobs of a topic, or of all topics, by due time. Each counts once, in the minute in which it is
-    /// due; on the embedded engine, of more than 32,768 jobs due in the same millisecond, the rest count in the next.
+    /// due; on the embedded engine, of more than 16,384 jobs with a delay (or with a moment) that are due in the same
+    /// millisecond, the rest count in the next.
     async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline>;
 
     /// Lists up to `limit` jobs that match `filter`, without their bodies, behind `after`. The call ends when it has found

@@ -36,7 +36,7 @@ fn without_threads_for_heartbeats_a_handler_is_told_in_time() {
     let site = Site::new();
     site.add("a", "wait", json!({}));
     let mut worker =
-        Program::start(Language::Python, &site.server.url(), &["without-threads", "_touch", "1"]);
+        Program::start(Language::Python, &site.server.url(), &["without-threads", "_touch", "1", "3000"]);
     worker.wait_for(&json!({ "told": "a" }));
     worker.send("a");
     worker.wait_for(&json!({ "returns": "a" }));
@@ -51,7 +51,7 @@ fn a_job_without_a_thread_is_given_back_and_disturbs_no_other() {
         let site = Site::new();
         site.add("a", "wait", json!({}));
         let mut worker =
-            Program::start(Language::Python, &site.server.url(), &["without-threads", target, "2"]);
+            Program::start(Language::Python, &site.server.url(), &["without-threads", target, "2", "0"]);
         worker.wait_for(&json!({ "runs": "a" }));
         site.add("b", "", json!({}));
         site.server.wait_for_state("b", &json!("delayed"));

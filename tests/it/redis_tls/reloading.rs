@@ -15,7 +15,8 @@ fn new_connections_use_the_files_that_were_read_last() {
     let first = Authority::new();
     let files = first.issue_into(of_redis.path(), &["localhost", "127.0.0.1"], 4096);
     first.issue_into(own.path(), &["linger"], 2100);
-    let redis = RedisServer::start_with_tls(&files, &["--tls-auth-clients", "yes", "--appendonly", "yes"]);
+    let always = ["--appendonly", "yes", "--appendfsync", "always"];
+    let redis = RedisServer::start_with_tls(&files, &[&["--tls-auth-clients", "yes"][..], &always].concat());
     let lines = "ca_file = 'ca.pem'\nclient_certificate = 'cert.pem'\nclient_key = 'key.pem'";
     configure(own.path(), &redis.url(), lines);
     let server = Server::serve(&[], &[], own.path());

@@ -5,7 +5,7 @@
 //! * `topics.rs`: the delayed and the ready jobs of each outlet in order, and the delayed jobs of all outlets by
 //!   due time, apart for each of the two clocks that decide.
 //! * `due_counts.rs`: the counts of delayed jobs by minute and by hour, for timelines. The minute is that of a
-//!   job's key, which of more than 32,768 jobs due in the same millisecond is up to a few milliseconds late.
+//!   job's key, which of more than 16,384 jobs of one kind due in the same millisecond is up to a few milliseconds late.
 //! * `state.rs`: all of these and the reservations, and the rollback of a group by its `journal.rs`.
 
 pub(super) mod due_counts;
