@@ -124,6 +124,10 @@ def texts() -> None:
     sys.stdin.readline()
 
 
+async def nothing(_: Job) -> None:
+    """Is no handler: a call of it only makes a coroutine."""
+
+
 def arguments() -> None:
     """Gives values that make no sense, and says what comes of it."""
     url, nan, infinity, handle = os.environ["LINGER_URL"], float("nan"), float("inf"), print
@@ -155,7 +159,7 @@ def arguments() -> None:
         "an empty name": lambda: Worker(client, ["t"], handle, name="").run(),
         "no topics": lambda: Worker(client, [], handle),
         "no handler": lambda: Worker(client, ["t"], cast(Any, None)),
-        "a coroutine function as a handler": lambda: Worker(client, ["t"], asyncio.sleep),
+        "a coroutine function as a handler": lambda: Worker(client, ["t"], nothing),
         "no place": lambda: Worker(client, ["t"], handle, parallel=0),
         "a negative drain": lambda: Worker(client, ["t"], handle, drain=-1),
         "no timeout": lambda: Client(url, timeout=0),

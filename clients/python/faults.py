@@ -5,6 +5,7 @@ import threading
 from typing import Callable
 
 import linger.worker
+from linger.calls import Scope
 
 
 def take_threads(target: str, first: int) -> None:
@@ -24,11 +25,11 @@ def take_threads(target: str, first: int) -> None:
 
 def say_cuts(say: Callable[..., None]) -> None:
     """Ends the last reports of a worker with its drain, and says when calls are cut."""
-    cut = linger.worker.Scope.cut
+    cut = Scope.cut
 
-    def say_cut(scope: linger.worker.Scope) -> None:
+    def say_cut(scope: Scope) -> None:
         cut(scope)
         say(cut=True)
 
-    setattr(linger.worker.Scope, "cut", say_cut)
+    setattr(Scope, "cut", say_cut)
     setattr(linger.worker, "LAST_REPORTS", 0)
