@@ -178,7 +178,7 @@ impl Operations {
             if !start.contains(&id) {
                 return;
             }
-            // An operation of another process with this id has begun meanwhile, or there is none.
+            // Another process may have begun an operation with this id meanwhile: only this process's own notice is deleted.
             let is_ours = async || {
                 let notice = self.store.notices().get(NoticeKind::Operation, id.as_str()).await?;
                 let known = notice.as_ref().and_then(KnownOperation::read);
