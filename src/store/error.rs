@@ -1,7 +1,7 @@
 //! The failures of a store. Expected results (gone, stale receipt, nothing ready) are values, not errors.
 
 /// A failure of a store. The change may or may not have happened, unless the variant is more specific.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The store cannot be reached, did not answer in time, or is stopping. The change may have happened.
     #[error("the store is unavailable: {0}")]

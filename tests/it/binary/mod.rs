@@ -4,6 +4,7 @@ mod command_line;
 mod crash;
 mod data_dir;
 mod emptied_redis;
+mod followed_name;
 mod given_up;
 mod log;
 mod readme;

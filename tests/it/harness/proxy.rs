@@ -44,6 +44,8 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
+    /// Where new connections lead.
+    server: Option<SocketAddr>,
     plan: Option<Plan>,
     is_holding: bool,
     /// Whether bytes are dropped, in both directions.
@@ -57,9 +59,11 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("has an address");
         let shared = Arc::<Shared>::default();
+        shared.lock().server = Some(server);
         let of_connections = shared.clone();
         std::thread::spawn(move || {
             for client in listener.incoming() {
+                let server = of_connections.lock().server.expect("is set");
                 let (Ok(client), Ok(server)) = (client, TcpStream::connect(server)) else { continue };
                 forward(&client, &server, &of_connections);
             }
@@ -70,6 +74,11 @@ impl Proxy {
     /// Its address where the server speaks HTTP.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// New connections lead to another server, as when a name is changed. The others stay.
+    pub fn lead_to(&self, server: SocketAddr) {
+        self.shared.lock().server = Some(server);
     }
 
     /// Decides about each request from now on.

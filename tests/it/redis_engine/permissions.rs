@@ -88,6 +88,33 @@ async fn the_documented_permissions_are_enough() {
     process.store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
 }
 
+/// The right to the channels is revoked, and given back after the process was refused.
+#[tokio::test]
+async fn a_process_subscribes_again_when_the_right_comes_back() {
+    let user = RestrictedUser::start(&RIGHTS).await;
+    let (listener, metrics) = (Arc::new(Recorder::default()), Metrics::new().engine);
+    let connected = redis::connect(user.options.clone(), redis::TimeSource::Server, listener, metrics).await;
+    let _store = connected.expect("connects");
+    let wait_until = async |words: &[&str], is_met: &dyn Fn(&Value) -> bool| {
+        let time_limit = TimeLimit::new();
+        loop {
+            let reply = user.raw.send(words).await;
+            if is_met(&reply) {
+                return;
+            }
+            time_limit.check(|| format!("{words:?}: {reply:?}"));
+            time_limit.pause().await;
+        }
+    };
+    user.raw.send(&["ACL", "LOG", "RESET"]).await;
+    user.set(&["resetchannels"]).await;
+    let subscribed = ["PUBSUB", "NUMSUB", "{linger}:ready"];
+    wait_until(&subscribed, &|reply| format!("{reply:?}").contains("Integer(0)")).await;
+    wait_until(&["ACL", "LOG"], &|reply| format!("{reply:?}").contains("cmd=subscribe")).await;
+    user.set(&RIGHTS).await;
+    wait_until(&subscribed, &|reply| format!("{reply:?}").contains("Integer(1)")).await;
+}
+
 /// Each permission that a script needs is revoked before each step.
 #[tokio::test]
 async fn a_permission_that_is_revoked_leaves_no_partial_effects() {

@@ -78,6 +78,7 @@ impl ConnectError {
             | CallFault::Moved
             | CallFault::Late
             | CallFault::Emptied
+            | CallFault::OtherStore(_)
             | CallFault::Ask(_) => Self::Unreachable { at, why },
         }
     }

@@ -29,6 +29,8 @@ pub enum CallFault {
     Late,
     /// The shard is empty and lacks the mark of its store; the call had no effect.
     Emptied,
+    /// Another store or layout is at the server, as an inspection has found; nothing was sent.
+    OtherStore(Error),
     /// Keys or records are not what this engine wrote.
     Damaged(String),
 }
@@ -42,6 +44,7 @@ pub const UNFIT: &str = "the Redis server is not fit to hold jobs";
 /// Error codes of a server that cannot serve at the moment.
 const TRANSIENT: [&str; 7] =
     ["LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOREPLICAS", "UNBLOCKED"];
+const TOO_MANY_CLIENTS: &str = "ERR max number of clients";
 /// Error codes that a retry within seconds does not change.
 const REFUSED: [&str; 5] = ["MISCONF", "NOAUTH", "WRONGPASS", "NOPERM", "DENIED"];
 
@@ -60,6 +63,8 @@ impl CallFault {
             "READONLY" => return Self::Demoted("the server is a replica".to_owned()),
             "WRONGTYPE" => return Self::Damaged(text.to_owned()),
             // A command that the user may not run, in a script that has not written anything yet.
+            // The answer to a new connection.
+            "ERR" if text.starts_with(TOO_MANY_CLIENTS) => return Self::Transient(text.to_owned()),
             "ERR" if text.contains("The user executing the script") => return Self::Refused(text.to_owned()),
             _ if TRANSIENT.contains(&code) => return Self::Transient(text.to_owned()),
             "FENCED" => return Self::Refused(describe_error(error)),
@@ -99,6 +104,7 @@ impl CallFault {
             | Self::Ask(_)
             | Self::Late
             | Self::Emptied
+            | Self::OtherStore(_)
             | Self::Damaged(_) => false,
         }
     }
@@ -115,9 +121,16 @@ impl CallFault {
             Self::UnknownScript => Error::Unavailable("the server keeps forgetting its scripts".to_owned()),
             Self::Moved | Self::Ask(_) => Error::Unavailable("the slot keeps moving".to_owned()),
             Self::Emptied => Error::Replaced,
+            Self::OtherStore(error) => error,
             Self::Late => Error::Unavailable("the call reached Redis too late".to_owned()),
             Self::Damaged(why) => Error::Damaged(why),
         }
+    }
+}
+
+impl From<FredError> for CallFault {
+    fn from(error: FredError) -> Self {
+        Self::classify(&error)
     }
 }
 
@@ -132,6 +145,7 @@ fn reason(text: &str) -> Option<&str> {
         "BUSY" => "Redis is busy with a script (BUSY)",
         "MASTERDOWN" => "Redis is a replica without its primary (MASTERDOWN)",
         "CLUSTERDOWN" => "the Redis Cluster is down (CLUSTERDOWN)",
+        "ERR" if text.starts_with(TOO_MANY_CLIENTS) => "Redis has too many clients (maxclients)",
         "NOPERM" | "ERR" => "the user of this server lacks permissions at Redis",
         "NOAUTH" | "WRONGPASS" | "DENIED" => "Redis refuses the user or password of this server",
         _ if text == MOVED_AWAY => MOVED_AWAY,
@@ -212,6 +226,7 @@ mod tests {
             "MASTERDOWN Link with MASTER is down",
             "CLUSTERDOWN The cluster is down",
             "NOREPLICAS Not enough good replicas to write.",
+            "ERR max number of clients reached",
             "Too many failed write attempts.",
             "Failed to route command.",
         ] {

@@ -9,7 +9,7 @@ use fred::{clients::Client, error::Error as FredError, interfaces::HashesInterfa
 
 use super::{
     error::CallFault,
-    inspect::{self, ServerReport, Unusable, unfit_error},
+    inspect::{self, IS_REPLICA, ServerReport, Unusable, unfit_error},
 };
 use crate::store::redis::{context::EngineContext, keys, layout};
 
@@ -35,6 +35,11 @@ impl Fitness {
     /// Fails while the server is not fit to hold jobs.
     pub fn check(&self) -> Result<(), FredError> {
         self.lock().unfit.as_ref().map_or(Ok(()), |why| Err(unfit_error(why)))
+    }
+
+    /// Whether the server is not fit because it is a replica.
+    pub fn is_replica(&self) -> bool {
+        self.lock().unfit.as_deref() == Some(IS_REPLICA)
     }
 
     /// Why the server is not fit, if it is not.

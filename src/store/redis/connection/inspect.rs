@@ -19,6 +19,9 @@ use crate::store::redis::{
 /// and delete work when memory is full, and no script is stopped in the middle.
 const OLDEST: (u32, u32) = (7, 0);
 
+/// Why a replica is not fit, where the address is the user's own. Its name may lead to the primary again.
+pub const IS_REPLICA: &str = "it is a replica; the primary is needed";
+
 /// What a server reports of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerReport {
@@ -161,7 +164,7 @@ fn evaluate(
         return Err(format!("version {version} is too old; Redis 7.0, Valkey 7.2 or later is needed"));
     }
     if info.get("role").is_some_and(|role| *role != "master") {
-        return Err("it is a replica; the primary is needed".to_owned());
+        return Err(IS_REPLICA.to_owned());
     }
     let setting = |name: &str| config.and_then(|config| config.get(name)).map(String::as_str);
     let policy = setting("maxmemory-policy").or_else(|| info.get("maxmemory_policy").copied());

@@ -90,6 +90,10 @@ async fn inspect_at_intervals(node: Weak<ServerNode>, context: EngineContext) {
         if let Ok(connection) = node.connection() {
             // A server that does not answer keeps its last result.
             let _ = node.fitness.inspect(connection.client(), &context).await;
+            // Calls are not sent to it, so that none of them finds out that its name leads to another server.
+            if node.fitness.is_replica() {
+                node.reopen();
+            }
         }
         pause = if node.fitness.check().is_ok() { INSPECT_FIT } else { INSPECT_UNFIT };
     }

@@ -35,7 +35,7 @@ enum LinkState {
 impl ReconnectingConnection {
     /// Opens a connection as `config` describes, on which one reply may take `reply_timeout`, and keeps it
     /// open. With `fitness`, the server is inspected again before another connection is used: the address may
-    /// belong to another server by then.
+    /// belong to another server by then. One to a replica is not used.
     pub async fn open(
         config: Config,
         context: &EngineContext,
@@ -128,6 +128,10 @@ impl Reconnector {
             ServerConnection::open(self.config.clone(), &self.context, self.reply_timeout).await?;
         if let Some(fitness) = &self.fitness {
             fitness.inspect(connection.client(), &self.context).await?;
+            // The next attempt looks the name up again, which may lead to the new primary by then.
+            if fitness.is_replica() {
+                fitness.check()?;
+            }
         }
         Ok(connection)
     }

@@ -110,8 +110,10 @@ async fn write_groups(
         let started_us = context.now_us();
         let (changes, replies): (Vec<_>, Vec<_>) = group.drain(..).map(|w| (w.change, w.reply)).unzip();
         let results = write_group(&connection, changes, &context).await;
-        let took_us = context.now_us().saturating_sub(started_us).unsigned_abs();
-        context.metrics.synced(Duration::from_micros(took_us));
+        if results.iter().any(Result::is_ok) {
+            let took_us = context.now_us().saturating_sub(started_us).unsigned_abs();
+            context.metrics.synced(Duration::from_micros(took_us));
+        }
         for (reply, result) in replies.into_iter().zip(results) {
             // The change was made even if its caller is gone.
             let _ = reply.send(result);

@@ -104,8 +104,7 @@ impl ScriptClient {
                         Ok((value, durable)) => {
                             return Ok(ScriptReply { value, node: node.clone(), durable, retried });
                         }
-                        Err(error) => {
-                            let fault = CallFault::classify(&error);
+                        Err(fault) => {
                             if matches!(fault, CallFault::Transient(_)) {
                                 effective_until_us = deadline_us;
                             }
@@ -122,6 +121,7 @@ impl ScriptClient {
                 CallFault::Refused(_)
                     | CallFault::OutOfMemory(_)
                     | CallFault::Emptied
+                    | CallFault::OtherStore(_)
                     | CallFault::Damaged(_)
             ) {
                 return Err(self.give_up(&call, fault, effective_until_us).await);
@@ -207,6 +207,7 @@ impl ScriptClient {
             CallFault::Refused(_)
             | CallFault::OutOfMemory(_)
             | CallFault::Emptied
+            | CallFault::OtherStore(_)
             | CallFault::Damaged(_) => false,
         }
     }
@@ -229,9 +230,13 @@ impl ScriptClient {
     }
 
     /// Awaits `work` until this moment of our clock at most.
-    async fn until<T>(&self, end_us: i64, work: impl Future<Output = FredResult<T>>) -> FredResult<T> {
+    async fn until<T, E: From<FredError>>(
+        &self,
+        end_us: i64,
+        work: impl Future<Output = std::result::Result<T, E>>,
+    ) -> std::result::Result<T, E> {
         let left = between(self.context.now_us(), end_us);
-        let timed_out = |_| Err(FredError::new(ErrorKind::Timeout, "Request timed out."));
+        let timed_out = |_| Err(FredError::new(ErrorKind::Timeout, "Request timed out.").into());
         tokio::time::timeout(left, work).await.unwrap_or_else(timed_out)
     }
 
@@ -244,7 +249,7 @@ impl ScriptClient {
         deadline_us: i64,
         with_text: bool,
         asking: bool,
-    ) -> FredResult<(Value, bool)> {
+    ) -> std::result::Result<(Value, bool), CallFault> {
         let script = self.scripts.get(call.script);
         let (keys, mut args) = (call.keys.clone(), call.args.clone());
         let connection = match node.connection() {
@@ -252,9 +257,11 @@ impl ScriptClient {
             Err(lost) => {
                 // A caller that retries at once must let the tasks run that reopen the connection.
                 tokio::task::yield_now().await;
-                return Err(lost);
+                return Err(lost.into());
             }
         };
+        // The connection may have come back to another store since the call began.
+        self.check_layout(call).map_err(CallFault::OtherStore)?;
         if let Some(deadline) = call.deadline_arg.and_then(|at| args.get_mut(at)) {
             let offset_us = node.clock.offset_us(&connection, &self.context.clock).await?;
             *deadline = deadline_us.saturating_add(offset_us).into();
@@ -262,7 +269,7 @@ impl ScriptClient {
         let text = (with_text || asking).then(|| script.text.clone());
         let command = EvalCommand { hash: script.hash.clone(), text, keys, args };
         if let (Some(replicated), Some(mark), false) = (&node.replicated, &call.mark, asking) {
-            return replicated.write(ReplicatedChange { command, mark: mark.clone() }).await;
+            return Ok(replicated.write(ReplicatedChange { command, mark: mark.clone() }).await?);
         }
         let client = connection.client();
         let value = if asking {

@@ -29,7 +29,7 @@ use crate::{
 
 /// Pause before another connection is opened.
 const REOPEN_PAUSE: Duration = Duration::from_millis(200);
-/// How often to check that the server is still one of the known ones, when no message comes.
+/// How often to subscribe again, and to check that the server is still one of the known ones, when no message comes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Receives announcements.
@@ -74,16 +74,23 @@ impl Announcements {
         Ok((config, connection))
     }
 
-    async fn subscribe(&self, client: &Client) -> Result<(), FredError> {
-        client.subscribe(self.shards.keys.ready_channel.clone()).await?;
-        client.subscribe(self.shards.keys.settings_channel.clone()).await
+    /// Subscribes, which changes nothing on a connection that has subscribed. The library does not say whether the server refused
+    /// it for want of a right. Returns whether it was asked.
+    async fn subscribe(&self, client: &Client) -> bool {
+        for channel in [&self.shards.keys.ready_channel, &self.shards.keys.settings_channel] {
+            if let Err(error) = client.subscribe(channel.clone()).await {
+                tracing::debug!(%error, "cannot subscribe to announcements");
+                return false;
+            }
+        }
+        true
     }
 
     async fn receive(&self, config: &Config, connection: &ServerConnection) {
         let context = self.shards.context();
         let mut messages = connection.client().message_rx();
-        if let Err(error) = self.subscribe(connection.client()).await {
-            tracing::warn!(%error, "cannot subscribe to announcements yet");
+        if !self.subscribe(connection.client()).await {
+            return;
         }
         // The sweep finds jobs that were announced before.
         self.wake_sweep.send_replace(());
@@ -101,7 +108,7 @@ impl Announcements {
                     return context.log_connection_loss(connection.server(), &cause);
                 }
                 () = context.clock.sleep(CHECK_INTERVAL) => {
-                    if !self.shards.router().is_current(config) {
+                    if !self.shards.router().is_current(config) || !self.subscribe(connection.client()).await {
                         return;
                     }
                 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 
 use super::{
     notifier::Notifier,
@@ -39,7 +39,9 @@ impl Canceller {
         let count = grants.len();
         let shards = by_shard(&self.shards.keys, grants, |(id, _)| id);
         let cancels = shards.into_iter().map(|(shard, grants)| self.cancel_on(shard, grants, delay));
-        Ok(in_order(count, try_join_all(cancels).await?))
+        // All of them, so that one server that fails at once keeps no job of another one reserved.
+        let cancelled: Result<Vec<_>> = join_all(cancels).await.into_iter().collect();
+        Ok(in_order(count, cancelled?))
     }
 
     /// Cancels reservations of an outlet, so that the jobs are ready again before their TTR ends. Failures are logged.

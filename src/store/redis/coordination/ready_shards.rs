@@ -13,6 +13,9 @@ use crate::{
     store::redis::keys::Shard,
 };
 
+/// The most outlets that are remembered. One whose jobs are popped by other processes would be remembered for ever.
+const MOST_OUTLETS: usize = 10_000;
+
 /// The shards that may have ready jobs, by outlet. Contains only outlets with such shards.
 #[derive(Debug, Default)]
 pub struct ReadyShards {
@@ -35,7 +38,7 @@ impl ReadyShards {
         let mut outlets = self.lock();
         match outlets.get_mut(outlet) {
             Some(known) => drop(known.shards.entry(shard).or_insert(1)),
-            None => drop(outlets.entry(outlet.clone()).or_default().shards.insert(shard, 1)),
+            None => insert(&mut outlets, outlet, shard, 1),
         }
         drop(outlets);
         self.changed.notify_waiters();
@@ -45,7 +48,10 @@ impl ReadyShards {
     pub fn set_count(&self, outlet: &Outlet, shard: Shard, ready: i64) {
         let mut outlets = self.lock();
         if let Ok(ready @ 1..) = usize::try_from(ready) {
-            outlets.entry(outlet.clone()).or_default().shards.insert(shard, ready);
+            match outlets.get_mut(outlet) {
+                Some(known) => drop(known.shards.insert(shard, ready)),
+                None => insert(&mut outlets, outlet, shard, ready),
+            }
             drop(outlets);
             self.changed.notify_waiters();
         } else if let Some(known) = outlets.get_mut(outlet) {
@@ -99,9 +105,31 @@ impl ReadyShards {
     }
 }
 
+/// Remembers an outlet. All others are forgotten when they are too many: they are probed when they are needed.
+fn insert(outlets: &mut HashMap<Outlet, OutletShards>, outlet: &Outlet, shard: Shard, ready: usize) {
+    if outlets.len() >= MOST_OUTLETS {
+        outlets.clear();
+    }
+    outlets.entry(outlet.clone()).or_default().shards.insert(shard, ready);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn outlets_whose_jobs_other_processes_pop_are_forgotten_at_last() {
+        let ready_shards = ReadyShards::default();
+        let outlet = |n: usize| Outlet::parse(&format!("t{n}")).expect("valid");
+        for n in 0..MOST_OUTLETS {
+            ready_shards.add(&outlet(n), 0);
+        }
+        ready_shards.set_count(&outlet(0), 1, 5);
+        assert_eq!(ready_shards.lock().len(), MOST_OUTLETS, "a known outlet takes no room");
+        ready_shards.set_count(&outlet(MOST_OUTLETS), 3, 5);
+        assert_eq!(ready_shards.lock().len(), 1);
+        assert_eq!(ready_shards.select(&outlet(MOST_OUTLETS), 1, 100, |_| true), [3]);
+    }
 
     #[test]
     fn shards_take_turns_and_empty_outlets_are_removed() {
