@@ -22,6 +22,9 @@ use crate::job::parse_duration;
 /// Longest wait of one poll. A longer one consists of several.
 const LONGEST_POLL: Duration = Duration::from_secs(20);
 
+/// Between two polls if the first was answered early.
+const EARLY_PAUSE: Duration = Duration::from_millis(200);
+
 /// Arguments of `linger pop`.
 #[derive(Debug, Args)]
 pub(super) struct PopArgs {
@@ -44,10 +47,11 @@ pub(super) struct PopArgs {
     change: ChangeArgs,
 }
 
-/// A reserved job, and its JSON as the server sent it.
+/// A reserved job, its JSON as the server sent it, and when its reservation has ended.
 struct Popped {
     job: ReservedJob,
     json: Box<RawValue>,
+    until_us: i64,
 }
 
 /// Runs the command.
@@ -57,22 +61,42 @@ pub(super) fn run(arguments: &PopArgs) -> ExitCode {
 
 async fn pop(session: &Session, arguments: &PopArgs) -> Result<Exit, Failure> {
     session.confirm_change(&format!("pop jobs of {}", arguments.topics.join(", ")))?;
-    let popped = poll(session, arguments).await?;
-    if popped.is_empty() {
-        if pipe::is_closed() {
-            return Ok(Exit::Done);
-        }
-        session.output.say(&"no job is due");
-        return Ok(Exit::Absent);
-    }
+    // A job that is finished once it is read is reserved only when the one before it is done with.
+    let (rounds, batch) = if arguments.finish { (arguments.max, 1) } else { (1, arguments.max) };
     let mut exits = Vec::new();
+    for round in 0..rounds {
+        let wait = if round == 0 { arguments.wait } else { Duration::ZERO };
+        let popped = poll(session, arguments, wait, batch.into()).await?;
+        if popped.is_empty() && round == 0 && !pipe::is_closed() {
+            session.output.say(&"no job is due");
+            return Ok(Exit::Absent);
+        }
+        if popped.is_empty() || !deliver_all(session, arguments, popped, &mut exits).await? {
+            break;
+        }
+    }
+    Ok(Exit::of_all(exits))
+}
+
+/// Delivers jobs one after the other. False once the reader of stdout has gone: then the others are given back.
+async fn deliver_all(
+    session: &Session,
+    arguments: &PopArgs,
+    popped: Vec<Popped>,
+    exits: &mut Vec<Exit>,
+) -> Result<bool, Failure> {
     let mut left = popped.into_iter();
     while let Some(next) = left.next() {
+        if session.clock.now_micros() >= next.until_us {
+            let why = format!("{} is not printed: its reservation has ended", next.job.id);
+            exits.push(session.output.fail(&Failure::new(Exit::Conflict, why)));
+            continue;
+        }
         match session.until_stopped(deliver(session, arguments, &next)).await {
             Ok(Some(exit)) => exits.push(exit),
             Ok(None) => {
                 give_back(session, std::iter::once(next).chain(left)).await?;
-                break;
+                return Ok(false);
             }
             Err(failure) => {
                 give_back(session, std::iter::once(next).chain(left)).await?;
@@ -80,46 +104,66 @@ async fn pop(session: &Session, arguments: &PopArgs) -> Result<Exit, Failure> {
             }
         }
     }
-    Ok(Exit::of_all(exits))
+    Ok(true)
 }
 
 /// Polls until there are jobs or the wait is over; none also once the reader of stdout has gone.
-async fn poll(session: &Session, arguments: &PopArgs) -> Result<Vec<Popped>, Failure> {
+async fn poll(
+    session: &Session,
+    arguments: &PopArgs,
+    wait: Duration,
+    max: usize,
+) -> Result<Vec<Popped>, Failure> {
     let topics: Vec<_> = arguments.topics.iter().map(String::as_str).collect();
-    let wait_us = u64::try_from(arguments.wait.as_micros()).unwrap_or(u64::MAX);
+    let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
     let end_us = session.clock.now_micros().saturating_add_unsigned(wait_us);
     session.clean_up_on_signal(|| {});
     loop {
-        let left = end_us.saturating_sub(session.clock.now_micros()).max(0);
-        let left = Duration::from_micros(left.unsigned_abs());
+        let began_us = session.clock.now_micros();
+        let left = Duration::from_micros(end_us.saturating_sub(began_us).max(0).unsigned_abs());
         if pipe::is_closed() {
             return Ok(Vec::new());
         }
-        let (wait, ttr, max) = (left.min(LONGEST_POLL), arguments.ttr, usize::from(arguments.max));
-        let request = PopRequest { wait, ttr, max, worker: None };
+        let wait = left.min(LONGEST_POLL);
+        let request = PopRequest { wait, ttr: arguments.ttr, max, worker: None };
         // Jobs that a lost answer reserved come back after their TTR, whether the pop is repeated or not.
         let request = Request::pop_batch(&topics, &request).repeat(Repeat::Safe);
-        let popped = session.until_stopped(reserve(session, &request)).await?;
-        if !popped.is_empty() || left <= LONGEST_POLL {
+        let popped = session.until_stopped(reserve(session, arguments, &request)).await?;
+        let now_us = session.clock.now_micros();
+        if !popped.is_empty() || now_us >= end_us {
             return Ok(popped);
+        }
+        // A server that shuts down, or that permits a shorter wait only, answers early.
+        if u128::from(now_us.abs_diff(began_us)) < wait.as_micros() / 2 {
+            let pause = async {
+                session.clock.sleep(EARLY_PAUSE.min(left)).await;
+                Ok(())
+            };
+            session.until_stopped(pause).await?;
         }
     }
 }
 
-async fn reserve(session: &Session, request: &Request) -> Result<Vec<Popped>, Failure> {
+async fn reserve(session: &Session, arguments: &PopArgs, request: &Request) -> Result<Vec<Popped>, Failure> {
     #[derive(Deserialize)]
     struct Reserved {
         jobs: Vec<Box<RawValue>>,
     }
     let response = session.call(request).await?;
+    let answered_us = session.clock.now_micros();
     let reserved: Reserved = session.read(&response)?;
-    let popped = |json: Box<RawValue>| Ok(Popped { job: session.part(&json)?, json });
+    let popped = |json: Box<RawValue>| {
+        let job: ReservedJob = session.part(&json)?;
+        let ttr = arguments.ttr.unwrap_or(job.ttr);
+        let until_us = answered_us.saturating_add(i64::try_from(ttr.as_micros()).unwrap_or(i64::MAX));
+        Ok(Popped { job, json, until_us })
+    };
     reserved.jobs.into_iter().map(popped).collect()
 }
 
 /// Prints a job, and finishes it if that was asked for. None if the reader of stdout has gone before it read the job.
 async fn deliver(session: &Session, arguments: &PopArgs, popped: &Popped) -> Result<Option<Exit>, Failure> {
-    let Popped { job, json } = popped;
+    let Popped { job, json, .. } = popped;
     session.output.print(|| line(&session.wording(), job), json.get())?;
     if session.output.is_closed() {
         return Ok(None);
