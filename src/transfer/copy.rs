@@ -100,19 +100,29 @@ pub async fn import(
     watcher: &mut dyn Watcher,
 ) -> Result<Imported, TransferError> {
     let mut import = Import { store, done: Imported::default(), batch: Vec::new(), bytes: 0 };
-    let mut lines = export.0.rewind()?;
-    while let Some((line, _)) = lines.next_record()? {
+    let CheckedExport { lines, found } = export;
+    let (mut lines, mut read, mut sum) = (lines.rewind()?, End::default(), LineSum::default());
+    while let Some((line, bytes)) = lines.next_record()? {
         match line {
             ExportLine::Topic(record) => {
+                read.topics += 1;
                 let name = format!("topic {}: other settings are there", record.topic);
                 let put = store.put_topic(*record).await.map_err(|error| import.unstored(&error))?;
                 import.count(put, &name, true, watcher);
             }
-            ExportLine::Job(record) => import.add(*record, watcher).await?,
+            ExportLine::Job(record) => {
+                read.jobs += 1;
+                import.add(*record, watcher).await?;
+            }
             ExportLine::End(_) => break,
         }
+        sum.add(&bytes);
     }
     import.flush(watcher).await?;
+    read.sha256 = sum.hex();
+    if read != found {
+        return Err(lines.fault("it was changed while it was imported; import the whole export again"));
+    }
     Ok(import.done)
 }
 

@@ -215,14 +215,17 @@ impl Lines {
         Self::new(file, &path)
     }
 
-    fn fault(&self, why: &str) -> TransferError {
+    pub(super) fn fault(&self, why: &str) -> TransferError {
         TransferError::Failed(format!("{}, line {}: {why}", self.path.display(), self.number))
     }
 }
 
-/// An export that was checked.
+/// An export that was checked, and what it has.
 #[derive(Debug)]
-pub struct CheckedExport(pub(super) Lines);
+pub struct CheckedExport {
+    pub(super) lines: Lines,
+    pub(super) found: End,
+}
 
 /// Checks a whole export: every line, its sum, its end. Without its end it is accepted only if `partial` is set.
 ///
@@ -237,13 +240,14 @@ pub fn check(path: &Path, partial: bool) -> Result<CheckedExport, TransferError>
             ExportLine::End(end) => {
                 found.sha256 = sum.hex();
                 check_end(&mut lines, &found, &end)?;
-                return Ok(CheckedExport(lines));
+                return Ok(CheckedExport { lines, found });
             }
         }
         sum.add(&bytes);
     }
     if partial {
-        return Ok(CheckedExport(lines));
+        found.sha256 = sum.hex();
+        return Ok(CheckedExport { lines, found });
     }
     let End { jobs, topics, .. } = found;
     Err(TransferError::Failed(format!(

@@ -145,6 +145,21 @@ async fn what_was_checked_is_imported_although_the_file_was_replaced_meanwhile()
     assert_eq!((imported.jobs, imported.topics), (20, 1));
 }
 
+#[tokio::test]
+async fn a_file_that_becomes_shorter_while_it_is_imported_is_named() {
+    for kept in [0.5, 0.9] {
+        let whole = small_export().await;
+        let (_directory, path) = file(&whole);
+        let checked = transfer::check(&path, false).expect("is sound");
+        let file = fs::OpenOptions::new().write(true).open(&path).expect("opens");
+        file.set_len((whole.len() as f64 * kept) as u64).expect("is cut");
+        let target = StoreFixture::new(Engine::Embedded).await;
+        let refused = transfer::import(&*target.store, checked, &mut |_: &str| ()).await;
+        let refused = refused.expect_err("is not whole").to_string();
+        assert!(refused.contains("it was changed while it was imported"), "{refused}");
+    }
+}
+
 #[test]
 fn what_is_no_regular_file_is_refused_without_waiting_for_it() {
     let directory = tempfile::tempdir().expect("a directory");
