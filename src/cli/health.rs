@@ -73,7 +73,10 @@ fn check(url: &ServerUrl, timeout: Duration) -> Result<(), String> {
     let runtime = runtime.map_err(|error| error.to_string())?;
     let client = Client::new(url, options).map_err(|error| error.to_string())?;
     let authority = url.authority();
-    runtime.block_on(client.ready()).map_err(|error| match error {
+    let ready = runtime.block_on(client.ready());
+    // Looking up a name may take longer than the call.
+    runtime.shutdown_background();
+    ready.map_err(|error| match error {
         Error::Refused { refusal, .. } if refusal.is_own() || refusal.status >= 500 => {
             format!("it answers {refusal}")
         }

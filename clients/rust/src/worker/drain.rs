@@ -88,7 +88,9 @@ impl Drain {
         if limits {
             self.terminate = Some(now + self.time);
         }
-        let replaces = |old: &Cause| old.is_orderly() && (!cause.is_orderly() || old.is_patient());
+        // A later count of unreported ends has the earlier ones, too.
+        let counts = matches!((&self.cause, &cause), (Some(Cause::Unreported(_)), Cause::Unreported(_)));
+        let replaces = |old: &Cause| counts || old.is_orderly() && (!cause.is_orderly() || old.is_patient());
         if self.cause.as_ref().is_none_or(replaces) {
             self.cause = Some(cause);
         }
@@ -194,6 +196,8 @@ mod tests {
         drain.signal(at_second(0));
         assert!(!drain.begin(Cause::Unreported(1), at_second(2)), "the time is limited already");
         assert!(matches!(drain.cause(), Some(Cause::Unreported(1))));
+        drain.begin(Cause::Unreported(8), at_second(3));
+        assert!(matches!(drain.cause(), Some(Cause::Unreported(8))), "all of them are counted");
         assert_eq!(drain.next_step(at_second(2)), Some(at_second(25)));
     }
 }

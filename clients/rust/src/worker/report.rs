@@ -13,7 +13,8 @@ use super::{
 use crate::{
     client::Client,
     error::Error,
-    model::{Due, Job, ReleaseRequest, ReservedJob},
+    model::{Job, ReleaseRequest, ReservedJob},
+    new_job::Due,
 };
 
 /// Sends a report until the server answers it, or the worker waits for that no longer.

@@ -21,7 +21,7 @@ pub(crate) struct Session {
 
 struct State {
     current: Current,
-    /// The call for whose refusal the token was read again. A second refusal is final until such a call succeeds.
+    /// The call for whose refusal the token was read again. A second refusal is final until such a call is allowed.
     refused: Option<&'static str>,
 }
 
@@ -39,8 +39,8 @@ impl Session {
         self.lock().current.clone()
     }
 
-    /// A call of this name succeeded.
-    pub fn succeeded(&self, call: &'static str) {
+    /// The token allowed a call of this name, whatever else the answer says.
+    pub fn allowed(&self, call: &'static str) {
         let mut state = self.lock();
         if state.refused == Some(call) {
             state.refused = None;
@@ -56,7 +56,7 @@ impl Session {
             if state.current.generation > current.generation {
                 return true;
             }
-            if state.refused.is_some() {
+            if state.refused == Some(call) {
                 return false;
             }
         }

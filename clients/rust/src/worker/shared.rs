@@ -82,13 +82,15 @@ impl<H: Host> Shared<H> {
             let answer = send(&current.client).await;
             match &answer {
                 Ok(_) => {
-                    self.session.succeeded(name);
+                    self.session.allowed(name);
                     self.answered();
                 }
                 Err(error) if is_away(error) => self.failed(error),
                 Err(error) => {
                     self.answered();
-                    if is_refused(error) && self.may_repeat(&current, name, error).await {
+                    if !is_refused(error) {
+                        self.session.allowed(name);
+                    } else if self.may_repeat(&current, name, error).await {
                         continue;
                     }
                 }
