@@ -145,17 +145,18 @@ impl Callbacks {
     /// The endpoints that this process has called for a topic.
     #[must_use]
     pub fn endpoints(&self, topic: &Topic) -> Vec<EndpointFigures> {
-        let now_us = self.0.clock.now_micros();
+        let (now_us, ahead_ms) = (self.0.clock.now_micros(), self.0.clock.wall_ahead_ms());
+        let shown = |us: i64| Now::from_micros(us).shifted(ahead_ms);
         let known = self.0.ring().called_endpoints(topic, now_us).into_iter();
         let figures =
             known.map(|OutletFigures { endpoint, in_flight, window, resting_until_us }| EndpointFigures {
                 origin: endpoint.origin,
                 in_flight,
                 window,
-                resting_until: resting_until_us.map(|until_us| Now::from_micros(until_us).rounded_up),
+                resting_until: resting_until_us.map(|until_us| shown(until_us).rounded_up),
                 last_failure: endpoint
                     .last_failure
-                    .map(|(at_us, reason)| (Now::from_micros(at_us).rounded_down, reason)),
+                    .map(|(at_us, reason)| (shown(at_us).rounded_down, reason)),
             });
         figures.collect()
     }
