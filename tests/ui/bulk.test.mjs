@@ -150,6 +150,20 @@ inBrowser("the keyboard selects jobs, and a dialog deletes them", {}, async ({ s
   await tab.heading("b").waitFor();
 });
 
+inBrowser("a dead letter that was replayed meanwhile is not deleted", {}, async ({ server, tab, page }) => {
+  for (const id of ["a", "b"]) await server.bury("mail", id, "no");
+  await tab.go("jobs?state=dead");
+  await lists(tab, ["a", "b"]);
+  await page.getByLabel("Select all shown").check();
+  await tab.button("Delete …").click();
+  await page.getByLabel("Enter 2 to confirm").fill("2");
+  await server.call("POST", "jobs/a/requeue");
+  await tab.button("Delete 2 jobs").click();
+  await tab.sees("Deleted 1 of 2 jobs.");
+  await tab.sees("a is ready now");
+  assert.deepEqual(await states(server, ["a", "b"]), ["ready", "gone"]);
+});
+
 inBrowser("keys work after a click on a box", {}, async ({ server, tab, page }) => {
   for (const [n, id] of ["a", "b"].entries()) await server.add({ topic: "mail", id, at: new Date(4e12 + n * 1000).toISOString() });
   await tab.go("jobs");

@@ -1,7 +1,7 @@
 // The question before a change of many jobs: what they are, how many, and the first of them.
 import { html, useEffect, useObservable, useState } from "./lib.js";
 import { go, path } from "./address.js";
-import { change, get } from "./api.js";
+import { ApiError, change, get } from "./api.js";
 import { announce, Question } from "./dialog.js";
 import { serverNow } from "./clock.js";
 import { useDue } from "./due.js";
@@ -49,19 +49,28 @@ async function dryRun(action, filter, signal) {
 /** A name of the operation, so that a repeated call does not run it twice. */
 const newId = () => `ui-${[...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 
+/** Deletes a job, but no dead letter that was replayed since it was listed. */
+async function deleteListed({ id, state, dead_at }) {
+  if (state === "dead") {
+    const now = await get(path("jobs", id));
+    if (now.dead_at !== dead_at) throw new ApiError({ status: 409, code: "job_changed", title: "The job was replayed", detail: `${id} is ${now.state} now` });
+  }
+  return change("DELETE", path("jobs", id));
+}
+
 /** `changed` are the ids of those that an earlier try changed. */
 async function changeEach(action, jobs, due, changed) {
   let failed = null;
   const calls = {
-    delete: (id) => change("DELETE", path("jobs", id)),
-    reschedule: (id) => change("PATCH", path("jobs", id), due),
-    requeue: (id) => change("POST", path("jobs", id, "requeue")),
+    delete: deleteListed,
+    reschedule: ({ id }) => change("PATCH", path("jobs", id), due),
+    requeue: ({ id }) => change("POST", path("jobs", id, "requeue")),
   };
   const what = () => `${DONE[action]} ${count(changed.size)} of ${counted(jobs.length, "job")}`;
-  for (const { id } of jobs.filter(({ id }) => !changed.has(id))) {
+  for (const job of jobs.filter(({ id }) => !changed.has(id))) {
     try {
-      await calls[action](id);
-      changed.add(id);
+      await calls[action](job);
+      changed.add(job.id);
     } catch (error) {
       // A job may have changed meanwhile, so go on. Stop if no call can work.
       if (error.passes || error.status === 403) throw jobs.length > 1 ? Object.assign(error, { title: `${what()}, then: ${error.title}` }) : error;

@@ -23,4 +23,4 @@ export function History({ job }) {
 }
 
 /** How a job ended that is gone, if the server knows it. */
-export const Ended = ({ ended }) => html`it was <strong>${ended.how}</strong> <${When} at=${ended.at} /><${By} name=${ended.by} />.`;
+export const Ended = ({ ended }) => html`it ${ended.how === "expired" ? html`<strong>expired</strong> and was deleted` : html`was <strong>${ended.how}</strong>`} <${When} at=${ended.at} /><${By} name=${ended.by} />.`;
