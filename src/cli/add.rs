@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use clap::Args;
-use linger_client::{Due, Job, NewJob, Request, Timestamp};
+use clap::{Args, ValueEnum};
+use linger_client::{Due, Expire, Job, NewJob, OnExpiry, Request, Timestamp};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{FileType, fstat, tell},
@@ -59,6 +59,12 @@ pub(super) struct AddArgs {
     #[arg(long, value_name = "DURATIONS", value_delimiter = ',', value_parser = parse_duration)]
     #[arg(conflicts_with = "lines")]
     retry: Vec<Duration>,
+    /// When it expires: a duration after it is due, or a moment [default: the topic's, else never]
+    #[arg(long, value_name = "DURATION|MOMENT", value_parser = parse_expire, conflicts_with = "lines")]
+    expire: Option<Expire>,
+    /// What happens then [default: the topic's, else dead]
+    #[arg(long, value_enum, requires = "expire")]
+    on_expiry: Option<OnExpiryArg>,
     /// The body is text, not JSON; the job gets it as a JSON string
     #[arg(long, conflicts_with = "lines")]
     raw: bool,
@@ -73,6 +79,32 @@ pub(super) fn parse_moment(text: &str) -> Result<Timestamp, String> {
     // The server's reader of moments, so that both accept the same.
     let moment = crate::job::Timestamp::parse(text).map_err(|error| error.to_string())?;
     Timestamp::from_millisecond(moment.as_millis()).map_err(|error| error.to_string())
+}
+
+/// What happens to jobs that expire.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum OnExpiryArg {
+    /// They become dead letters
+    Dead,
+    /// They are deleted
+    Delete,
+}
+
+impl From<OnExpiryArg> for OnExpiry {
+    fn from(argument: OnExpiryArg) -> Self {
+        match argument {
+            OnExpiryArg::Dead => Self::Dead,
+            OnExpiryArg::Delete => Self::Delete,
+        }
+    }
+}
+
+/// A duration, or a moment, which has a dash behind its year.
+pub(super) fn parse_expire(text: &str) -> Result<Expire, String> {
+    match text.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('-') {
+        true => parse_moment(text).map(Expire::At),
+        false => parse_duration(text).map(Expire::After).map_err(|error| error.to_string()),
+    }
 }
 
 /// Runs the command.
@@ -109,6 +141,8 @@ impl AddArgs {
             ttr: self.ttr,
             max_attempts: self.max_attempts,
             retry: self.retry.clone(),
+            expire: self.expire,
+            on_expiry: self.on_expiry.map(Into::into),
             callback: None,
             traceparent,
             tracestate,

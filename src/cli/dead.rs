@@ -3,12 +3,12 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Subcommand};
-use linger_client::{Due, Job, Request, Timestamp};
+use linger_client::{Due, Expire, Job, Request, Requeue, Timestamp};
 use serde::Deserialize;
-use serde_json::{json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    add::parse_moment,
+    add::{parse_expire, parse_moment},
     exit::{Exit, Failure},
     help,
     jobs::{change_job, for_each},
@@ -91,6 +91,12 @@ pub(super) struct RequeueArgs {
     /// When they are due, such as 2027-01-01T08:00:00+01:00
     #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
     at: Option<Timestamp>,
+    /// Another expiry, which jobs whose expiry has passed need: a duration after they are due, or a moment
+    #[arg(long, value_name = "DURATION|MOMENT", value_parser = parse_expire, conflicts_with = "clear_expire")]
+    expire: Option<Expire>,
+    /// They do not expire any more
+    #[arg(long)]
+    clear_expire: bool,
     #[command(flatten)]
     change: ChangeArgs,
 }
@@ -151,15 +157,16 @@ fn to_terminal(row: String) -> String {
 }
 
 async fn requeue(session: &Session, arguments: &RequeueArgs) -> Result<Exit, Failure> {
-    let RequeueArgs { selection, delay, at, .. } = arguments;
+    let RequeueArgs { selection, delay, at, expire, clear_expire, .. } = arguments;
     let due = delay.map(Due::Delay).or(at.map(Due::At));
+    let requeue = Requeue { due, expire: *expire, clear_expire: *clear_expire };
     session.confirm_change(&format!("requeue dead letters of {}", selection.topic))?;
     if selection.ids.is_empty() {
-        return bulk(session, "requeue", selection, due).await;
+        return bulk(session, "requeue", selection, requeue).await;
     }
     for_each(session, &selection.ids, async |id| {
         expect_in_topic(session, id, &selection.topic).await?;
-        let request = Request::requeue(id, due);
+        let request = Request::requeue(id, requeue);
         change_job(session, id, &request, |job| job.state != "dead").await.map(drop)
     })
     .await
@@ -175,7 +182,7 @@ async fn delete(session: &Session, selection: &Selection) -> Result<Exit, Failur
             Ok(format!("delete {which} dead letters of {topic} ({count})"))
         };
         session.confirm_deletion(topic, change).await?;
-        return bulk(session, "delete", selection, None).await;
+        return bulk(session, "delete", selection, Requeue::default()).await;
     }
     session.confirm_change(&format!("delete dead letters of {topic}"))?;
     for_each(session, &selection.ids, async |id| {
@@ -209,7 +216,7 @@ async fn bulk(
     session: &Session,
     action: &str,
     selection: &Selection,
-    due: Option<Due>,
+    requeue: Requeue,
 ) -> Result<Exit, Failure> {
     #[derive(Deserialize)]
     struct Operation {
@@ -226,10 +233,8 @@ async fn bulk(
         "limit": selection.limit.unwrap_or(MAX_BULK),
         "id": id.as_str(),
     });
-    match due {
-        Some(Due::Delay(delay)) => operation["delay"] = format!("{}ms", delay.as_millis()).into(),
-        Some(Due::At(at)) => operation["at"] = at.to_string().into(),
-        None => {}
+    if let (Value::Object(operation), Value::Object(fields)) = (&mut operation, json!(requeue)) {
+        operation.extend(fields);
     }
     let mut response = session.call(&Request::start_bulk(&operation)).await?;
     loop {
@@ -237,7 +242,11 @@ async fn bulk(
         if now.state != "running" {
             let Operation { state, changed, skipped, error } = now;
             let verb = if action == "delete" { "deleted" } else { "requeued" };
-            let skipped = if skipped == 0 { String::new() } else { format!(", {skipped} changed meanwhile") };
+            let skipped = match skipped {
+                0 => String::new(),
+                _ if action == "delete" => format!(", {skipped} changed meanwhile"),
+                _ => format!(", {skipped} changed meanwhile or have expired"),
+            };
             session.output.print(|| format!("{changed} {verb}{skipped}"), response.text()?)?;
             if state == "done" {
                 return Ok(Exit::Done);

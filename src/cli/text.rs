@@ -105,6 +105,9 @@ impl Wording {
         row("topic", job.topic.clone());
         row("created", self.moment(job.created_at));
         row("due", self.moment(job.due_at));
+        if let Some(expires_at) = job.expires_at {
+            row("expires", self.moment(expires_at));
+        }
         row("ttr", span(job.ttr));
         row("attempts", attempts);
         if let Some(reason) = &job.reason {

@@ -3,11 +3,12 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Subcommand};
-use linger_client::{Counts, Paused, Request, Response, Topic, TopicSort, TopicsRequest};
+use linger_client::{Counts, OnExpiry, Paused, Request, Response, Topic, TopicSort, TopicsRequest};
 use serde::Deserialize;
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
+    add::OnExpiryArg,
     exit::{Exit, Failure},
     help,
     session::{ChangeArgs, ReadArgs, Session},
@@ -75,9 +76,15 @@ pub(super) struct SetArgs {
     /// Whether a finish needs the receipt
     #[arg(long, value_name = "BOOL", group = "settings")]
     require_receipt: Option<bool>,
+    /// How long after their due time jobs expire
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "settings")]
+    expire: Option<Duration>,
+    /// What happens to jobs that expire
+    #[arg(long, value_enum, group = "settings")]
+    on_expiry: Option<OnExpiryArg>,
     /// Settings that get the server's default again
     #[arg(long, value_name = "SETTING", value_delimiter = ',', group = "settings")]
-    #[arg(value_parser = ["ttr", "retry", "max-attempts", "require-receipt"])]
+    #[arg(value_parser = ["ttr", "retry", "max-attempts", "require-receipt", "expire", "on-expiry"])]
     unset: Vec<String>,
     #[command(flatten)]
     change: ChangeArgs,
@@ -191,6 +198,8 @@ fn details(session: &Session, topic: &Topic) -> String {
     line("retry", (!steps.is_empty()).then_some(steps));
     line("max-attempts", settings.max_attempts.map(|count| count.to_string()));
     line("require-receipt", settings.require_receipt.then(|| "true".to_owned()));
+    line("expire", settings.expire.map(span));
+    line("on-expiry", settings.on_expiry.clone());
     lines.join("\n")
 }
 
@@ -218,6 +227,8 @@ async fn set(session: &Session, arguments: &SetArgs) -> Result<Exit, Failure> {
         ("retry", (!steps.is_empty()).then(|| steps.into())),
         ("max_attempts", arguments.max_attempts.map(Value::from)),
         ("require_receipt", arguments.require_receipt.map(Value::from)),
+        ("expire", arguments.expire.map(text)),
+        ("on_expiry", arguments.on_expiry.map(|on_expiry| json!(OnExpiry::from(on_expiry)))),
     ] {
         settings.extend(value.map(|value| (name.to_owned(), value)));
     }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{DueKind, History, Reason, RetrySchedule, Timestamp, TraceContext};
+use super::{DueKind, Expiry, History, Reason, RetrySchedule, Timestamp, TraceContext};
 
 const HEADER_BYTES: usize = 3;
 const STEP_BYTES: usize = 5;
@@ -38,10 +38,14 @@ impl Tag {
     pub const TRACEPARENT: Self = Self(8);
     /// The `tracestate` of the request that added the job: text.
     pub const TRACESTATE: Self = Self(9);
-    /// When the job expires unless it was delivered.
-    pub const EXPIRE: Self = Self(10);
+    /// What was asked about the expiry ([`Expiry::encode`]).
+    pub const EXPIRY: Self = Self(10);
     /// The due time is a moment ([`DueKind::Moment`]). Empty.
     pub const MOMENT: Self = Self(11);
+    /// When the job expires: 6 bytes, in milliseconds. Present exactly with [`EXPIRY`](Self::EXPIRY).
+    pub const EXPIRES_AT: Self = Self(12);
+    /// That is a moment ([`DueKind::Moment`]). Empty.
+    pub const EXPIRY_MOMENT: Self = Self(13);
     /// Tags that Linger will never use itself.
     pub const PRIVATE: RangeInclusive<u8> = 224..=255;
 }
@@ -150,10 +154,7 @@ impl Attributes {
     /// The moment of death; `Some(None)` when there is none, `None` when it is malformed.
     #[must_use]
     pub fn died_at(&self) -> Option<Option<Timestamp>> {
-        let Some(bytes) = self.get(Tag::DIED_AT) else { return Some(None) };
-        let bytes: &[u8; TIMESTAMP_BYTES] = bytes.try_into().ok()?;
-        let ms = i64::try_from(big_endian(bytes)).expect("six bytes fit into 63 bits");
-        Some(Some(Timestamp::from_millis(ms)))
+        self.timestamp(Tag::DIED_AT)
     }
 
     /// The history; empty when there is none, or when it is malformed.
@@ -191,10 +192,55 @@ impl Attributes {
         self.set(Tag::MOMENT, (kind == DueKind::Moment).then_some(&[]));
     }
 
+    /// What was asked about the expiry; `Some(None)` when there is none, `None` when it is malformed.
+    #[must_use]
+    pub fn expiry(&self) -> Option<Option<Expiry>> {
+        self.get(Tag::EXPIRY).map_or(Some(None), |bytes| Expiry::decode(bytes).map(Some))
+    }
+
+    /// Sets or removes what was asked about the expiry.
+    pub fn set_expiry(&mut self, expiry: Option<&Expiry>) {
+        self.set(Tag::EXPIRY, expiry.map(Expiry::encode).as_ref().map(|bytes| &bytes[..]));
+    }
+
+    /// When the job expires; `Some(None)` when it does not, `None` when that is malformed or what was asked is missing.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<Option<Timestamp>> {
+        let expires_at = self.timestamp(Tag::EXPIRES_AT)?;
+        (expires_at.is_some() == self.get(Tag::EXPIRY).is_some()).then_some(expires_at)
+    }
+
+    /// Sets or removes when the job expires.
+    pub fn set_expires_at(&mut self, expires_at: Option<Timestamp>) {
+        self.set_timestamp(Tag::EXPIRES_AT, expires_at);
+    }
+
+    /// Which clock decides when the job expires.
+    #[must_use]
+    pub fn expiry_kind(&self) -> DueKind {
+        if self.get(Tag::EXPIRY_MOMENT).is_some() { DueKind::Moment } else { DueKind::Elapsed }
+    }
+
+    /// Sets which clock decides when the job expires. [`DueKind::Elapsed`] takes no space.
+    pub fn set_expiry_kind(&mut self, kind: DueKind) {
+        self.set(Tag::EXPIRY_MOMENT, (kind == DueKind::Moment).then_some(&[]));
+    }
+
     /// Sets or removes the moment of death.
     pub fn set_died_at(&mut self, moment: Option<Timestamp>) {
+        self.set_timestamp(Tag::DIED_AT, moment);
+    }
+
+    fn timestamp(&self, tag: Tag) -> Option<Option<Timestamp>> {
+        let Some(bytes) = self.get(tag) else { return Some(None) };
+        let bytes: &[u8; TIMESTAMP_BYTES] = bytes.try_into().ok()?;
+        let ms = i64::try_from(big_endian(bytes)).expect("six bytes fit into 63 bits");
+        Some(Some(Timestamp::from_millis(ms)))
+    }
+
+    fn set_timestamp(&mut self, tag: Tag, moment: Option<Timestamp>) {
         let bytes = moment.map(|moment| moment.as_millis().to_be_bytes());
-        self.set(Tag::DIED_AT, bytes.as_ref().map(|bytes| &bytes[8 - TIMESTAMP_BYTES..]));
+        self.set(tag, bytes.as_ref().map(|bytes| &bytes[8 - TIMESTAMP_BYTES..]));
     }
 }
 

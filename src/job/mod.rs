@@ -10,12 +10,14 @@ mod callback;
 mod callback_headers;
 mod callback_url;
 mod duration;
+mod expiry;
 mod filter;
 mod history;
 pub(crate) mod json;
 mod model;
 mod names;
 mod network;
+mod new_job;
 mod outlet;
 mod retry;
 mod signing_secret;
@@ -33,14 +35,15 @@ pub use callback::{CallMethod, CallRate, Callback, CallbackError, TopicCallback}
 pub use callback_headers::{CallHeaders, HeaderError, check_name, check_value};
 pub use callback_url::{CallbackUrl, Host, Origin, Scheme, UrlError};
 pub use duration::{DurationError, format_seconds, parse_duration};
+pub use expiry::{Expire, ExpiresAt, Expiry, ExpiryChange, OnExpiry};
 pub use filter::{TopicFilter, TopicPattern};
 pub use history::{AttemptEnd, History, HistoryEntry, HistoryEvent};
 pub use model::{
-    Delay, Due, DueKind, Fingerprint, Job, JobState, MAX_ATTEMPTS_LIMIT, NewJob, Reason, Reserved, State,
-    Ttr, ValueError,
+    Delay, Due, DueKind, Job, JobState, MAX_ATTEMPTS_LIMIT, Reason, Reserved, State, Ttr, ValueError,
 };
 pub use names::{JobId, NameError, OperationId, Receipt, Topic};
 pub use network::{AddressPolicy, AddressRange, Network, NetworkError};
+pub use new_job::{Fingerprint, NewJob};
 pub use outlet::{HostNumber, Outlet};
 pub use retry::{DEFAULT_MAX_ATTEMPTS, RetrySchedule};
 pub use signing_secret::{SecretError, SecretId, SigningKey, SigningSecret};

@@ -1,11 +1,8 @@
-//! The job, and the request to add one.
+//! The job.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
-use super::{
-    Actor, Body, Callback, DEFAULT_MAX_ATTEMPTS, History, JobId, JobSpec, Now, RetrySchedule, Timestamp,
-    Topic, TopicSettings, TraceContext, time::ceil_millis,
-};
+use super::{Actor, Body, History, JobId, JobSpec, Now, Timestamp, Topic, time::ceil_millis};
 
 /// Largest accepted `max_attempts`.
 pub const MAX_ATTEMPTS_LIMIT: u32 = 1_000_000;
@@ -165,6 +162,11 @@ pub enum DueKind {
     Moment,
 }
 
+impl DueKind {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::Elapsed, Self::Moment];
+}
+
 impl Default for Due {
     fn default() -> Self {
         Self::After(Delay::default())
@@ -184,6 +186,8 @@ impl Reason {
     pub const ATTEMPTS_USED: &'static str = "attempts_used";
     /// The reason of a dead letter buried without a reason.
     pub const BURIED: &'static str = "buried";
+    /// The reason of a dead letter that expired.
+    pub const EXPIRED: &'static str = "expired";
 
     /// Accepts `text` of at most [`Reason::MAX_LEN`] bytes.
     #[must_use]
@@ -195,86 +199,6 @@ impl Reason {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-/// A 128-bit hash of the request that added a job, by which a repeated add is recognised. It does not cover resolved
-/// defaults or due times, so that a retry still matches after a change of the topic's settings. Rescheduling does not
-/// change it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Fingerprint(pub [u8; 16]);
-
-/// A request to add a job. Fields that the client left out are `None`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewJob {
-    /// The client's id; the server generates one if it is left out.
-    pub id: Option<JobId>,
-    /// The topic from which workers pop it.
-    pub topic: Topic,
-    /// When it becomes due.
-    pub due: Due,
-    /// How long a reservation lasts.
-    pub ttr: Option<Ttr>,
-    /// Reservations before it becomes a dead letter; 0 means no limit.
-    pub max_attempts: Option<u32>,
-    /// Waits between attempts.
-    pub retry: Option<RetrySchedule>,
-    /// Whom to call when it is due, in place of the callback of its topic or of workers.
-    pub callback: Option<Arc<Callback>>,
-    /// W3C trace context of the request.
-    pub trace: Option<TraceContext>,
-    /// The payload for the worker.
-    pub body: Body,
-}
-
-impl NewJob {
-    /// Hashes every field except the id and the trace context, with XXH3-128 over length-prefixed fields. A repeat is sent
-    /// in another span. The hash protects clients from their own mistakes, not from an attacker.
-    #[must_use]
-    pub fn fingerprint(&self) -> Fingerprint {
-        let mut hash = xxhash_rust::xxh3::Xxh3::new();
-        let mut field = |tag: u8, bytes: &[u8]| {
-            hash.update(&[tag]);
-            hash.update(&(bytes.len() as u64).to_le_bytes());
-            hash.update(bytes);
-        };
-        field(b't', self.topic.as_str().as_bytes());
-        match self.due {
-            Due::After(delay) => field(b'd', &delay.as_duration().as_millis().to_le_bytes()),
-            Due::At(moment) => field(b'a', &moment.as_millis().to_le_bytes()),
-        }
-        if let Some(ttr) = self.ttr {
-            field(b'r', &ttr.as_duration().as_millis().to_le_bytes());
-        }
-        if let Some(max) = self.max_attempts {
-            field(b'm', &max.to_le_bytes());
-        }
-        if let Some(retry) = &self.retry {
-            let steps: Vec<u8> =
-                retry.steps().iter().flat_map(|step| step.as_millis().to_le_bytes()).collect();
-            field(b's', &steps);
-        }
-        if let Some(callback) = &self.callback {
-            field(b'c', &callback.encode());
-        }
-        field(b'b', self.body.as_bytes());
-        Fingerprint(hash.digest128().to_le_bytes())
-    }
-
-    /// The limit on attempts: the job's own, else the length of its retry list plus 1, else the topic's in the same
-    /// order, else [`DEFAULT_MAX_ATTEMPTS`]. An empty list of the job's own replaces the topic's list as any other does,
-    /// and has no length that counts.
-    #[must_use]
-    pub fn resolved_max_attempts(&self, topic: &TopicSettings) -> u32 {
-        let by_list = |list: &RetrySchedule| {
-            (!list.is_empty()).then(|| u32::try_from(list.steps().len()).unwrap_or(u32::MAX - 1) + 1)
-        };
-        let topics_list = topic.retry.as_ref().filter(|_| self.retry.is_none());
-        self.max_attempts
-            .or_else(|| self.retry.as_ref().and_then(by_list))
-            .or(topic.max_attempts)
-            .or_else(|| topics_list.and_then(by_list))
-            .unwrap_or(DEFAULT_MAX_ATTEMPTS)
     }
 }
 
@@ -315,6 +239,8 @@ pub struct Job {
     pub created_at: Timestamp,
     /// When it is or was due. A job that was returned is due at the time of its return plus its retry step.
     pub due_at: Timestamp,
+    /// When it expires; present exactly if its spec has an expiry.
+    pub expires_at: Option<Timestamp>,
     /// How it is run.
     pub spec: JobSpec,
     /// Reservations granted so far.
@@ -372,6 +298,17 @@ impl Job {
         match &self.state {
             JobState::Dead(at) => Some(*at),
             JobState::Delayed | JobState::Ready | JobState::Reserved(_) => None,
+        }
+    }
+
+    /// When time changes its state next, unless its retention as a dead letter does.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        match &self.state {
+            JobState::Delayed => Some(self.expires_at.map_or(self.due_at, |expiry| expiry.min(self.due_at))),
+            JobState::Ready => self.expires_at,
+            JobState::Reserved(reserved) => Some(reserved.until),
+            JobState::Dead(_) => None,
         }
     }
 

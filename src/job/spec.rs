@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Attributes, Callback, DEFAULT_MAX_ATTEMPTS, RetrySchedule, Tag, TraceContext, Ttr};
+use super::{Attributes, Callback, DEFAULT_MAX_ATTEMPTS, Expiry, RetrySchedule, Tag, TraceContext, Ttr};
 
 /// How a job is run, with the defaults of its topic filled in: all that its client chose but id, topic, due time and body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct JobSpec {
     pub retry: RetrySchedule,
     /// Whether a finish must carry the receipt.
     pub require_receipt: bool,
+    /// From when on it is not delivered any more.
+    pub expiry: Option<Expiry>,
     /// Its own callback. Such a job is never delivered with those that have none.
     pub callback: Option<Arc<Callback>>,
     /// W3C trace context of the request that added it. A repeat does not change it.
@@ -30,6 +32,7 @@ impl Default for JobSpec {
             max_attempts: DEFAULT_MAX_ATTEMPTS,
             retry: RetrySchedule::default(),
             require_receipt: false,
+            expiry: None,
             callback: None,
             trace: None,
         }
@@ -38,7 +41,7 @@ impl Default for JobSpec {
 
 impl JobSpec {
     /// The attributes that this version knows completely: an engine may write them anew with a record.
-    pub const WHOLE_TAGS: [Tag; 1] = [Tag::RETRY];
+    pub const WHOLE_TAGS: [Tag; 2] = [Tag::RETRY, Tag::EXPIRY];
 
     /// Reads a spec from a record, whose head has the first three values; `None` when an attribute is malformed.
     #[must_use]
@@ -52,8 +55,8 @@ impl JobSpec {
             Some(callback) => Some(Arc::new(Callback::decode(callback)?)),
             None => None,
         };
-        let (retry, trace) = (attributes.retry()?, attributes.trace());
-        Some(Self { ttr, max_attempts, retry, require_receipt, callback, trace })
+        let (retry, expiry, trace) = (attributes.retry()?, attributes.expiry()?, attributes.trace());
+        Some(Self { ttr, max_attempts, retry, require_receipt, expiry, callback, trace })
     }
 
     /// Sets the attributes of a new job.
@@ -65,6 +68,7 @@ impl JobSpec {
     /// Sets the attributes of [`WHOLE_TAGS`](Self::WHOLE_TAGS).
     pub fn encode_whole(&self, attributes: &mut Attributes) {
         attributes.set_retry(&self.retry);
+        attributes.set_expiry(self.expiry.as_ref());
     }
 
     /// Sets the others. A later version may have stored parts of them that this one does not know, so they are not

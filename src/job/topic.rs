@@ -1,6 +1,6 @@
 //! The settings of a topic: the defaults for its jobs, and its pauses.
 
-use super::{RetrySchedule, TopicCallback, Ttr};
+use super::{Delay, OnExpiry, RetrySchedule, TopicCallback, Ttr};
 
 /// Defaults for jobs that do not set these values themselves. They are copied into each job when it is added, except
 /// for the callback.
@@ -14,6 +14,10 @@ pub struct TopicSettings {
     pub retry: Option<RetrySchedule>,
     /// Whether a finish must carry the receipt.
     pub require_receipt: bool,
+    /// How long after their due time jobs expire.
+    pub expire: Option<Delay>,
+    /// What happens to jobs that expire.
+    pub on_expiry: Option<OnExpiry>,
     /// Whom to call for its jobs, and how often. Read when a job is called, not copied into jobs.
     pub callback: TopicCallback,
 }

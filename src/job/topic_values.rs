@@ -4,8 +4,8 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use super::{
-    Attributes, CallRate, Callback, SigningSecret, Tag, TopicCallback, TopicPause, TopicSettings, Ttr,
-    decode_steps, encode_steps,
+    Attributes, CallRate, Callback, Delay, OnExpiry, SigningSecret, Tag, TopicCallback, TopicPause,
+    TopicSettings, Ttr, decode_steps, encode_steps,
 };
 
 /// 8 bytes, in milliseconds.
@@ -26,6 +26,10 @@ const CALL_RATE: Tag = Tag(8);
 const CALL_CONCURRENCY: Tag = Tag(9);
 /// [`SigningSecret::encode_all`].
 const SECRETS: Tag = Tag(10);
+/// 8 bytes, in milliseconds.
+const EXPIRE: Tag = Tag(11);
+/// The name in the API.
+const ON_EXPIRY: Tag = Tag(12);
 
 /// Whether `after` has a value that `before` lacks, or another one that is not shorter. A pause takes a few bytes and does not
 /// count: operators pause topics when something is wrong.
@@ -42,27 +46,29 @@ impl TopicSettings {
     /// The settings among the values of a topic; `None` when one is malformed.
     #[must_use]
     pub fn decode(values: &Attributes) -> Option<Self> {
-        let ttr = |bytes: &[u8]| {
-            let ms = u64::from_be_bytes(bytes.try_into().ok()?);
-            Ttr::new(Duration::from_millis(ms)).ok()
-        };
+        let duration = |bytes: &[u8]| Some(Duration::from_millis(u64::from_be_bytes(bytes.try_into().ok()?)));
+        let on_expiry =
+            |bytes: &[u8]| OnExpiry::ALL.into_iter().find(|named| named.as_str().as_bytes() == bytes);
         Some(Self {
-            ttr: optional(values.get(TTR), ttr)?,
+            ttr: optional(values.get(TTR), |bytes| Ttr::new(duration(bytes)?).ok())?,
             max_attempts: optional(values.get(MAX_ATTEMPTS), decode_u32)?,
             retry: optional(values.get(RETRY), decode_steps)?,
             require_receipt: values.get(REQUIRE_RECEIPT).is_some(),
+            expire: optional(values.get(EXPIRE), |bytes| Delay::new(duration(bytes)?).ok())?,
+            on_expiry: optional(values.get(ON_EXPIRY), on_expiry)?,
             callback: TopicCallback::decode(values)?,
         })
     }
 
     /// Replaces the settings among the values of a topic.
     pub fn encode_into(&self, values: &mut Attributes) {
-        let Self { ttr, max_attempts, retry, require_receipt, callback } = self;
-        let ttr = ttr.map(|ttr| u64::try_from(ttr.as_duration().as_millis()).expect("a TTR is short"));
-        values.set(TTR, ttr.map(u64::to_be_bytes).as_ref().map(<[u8; 8]>::as_slice));
+        let Self { ttr, max_attempts, retry, require_receipt, expire, on_expiry, callback } = self;
+        set_duration(values, TTR, ttr.map(Ttr::as_duration));
         set_u32(values, MAX_ATTEMPTS, *max_attempts);
         values.set(RETRY, retry.as_ref().map(encode_steps).as_deref());
         set_flag(values, REQUIRE_RECEIPT, *require_receipt);
+        set_duration(values, EXPIRE, expire.map(Delay::as_duration));
+        values.set(ON_EXPIRY, on_expiry.map(|on_expiry| on_expiry.as_str().as_bytes()));
         callback.encode_into(values);
     }
 }
@@ -118,6 +124,11 @@ fn decode_u32(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.try_into().ok()?))
 }
 
+fn set_duration(values: &mut Attributes, tag: Tag, duration: Option<Duration>) {
+    let ms = duration.map(|duration| u64::try_from(duration.as_millis()).expect("is at most ten years"));
+    values.set(tag, ms.map(u64::to_be_bytes).as_ref().map(<[u8; 8]>::as_slice));
+}
+
 fn set_u32(values: &mut Attributes, tag: Tag, number: Option<u32>) {
     values.set(tag, number.map(u32::to_be_bytes).as_ref().map(<[u8; 4]>::as_slice));
 }
@@ -164,6 +175,8 @@ mod tests {
                 max_attempts,
                 retry: steps_ms.map(schedule),
                 require_receipt,
+                expire: ttr_ms.map(|ms| Delay::new(Duration::from_millis(ms)).expect("valid")),
+                on_expiry: (secrets > 0).then_some(OnExpiry::Delete),
                 callback: TopicCallback {
                     target: url.map(|url| Callback::to(CallbackUrl::parse(&url).expect("valid"))),
                     rate: rate.map(|milli| CallRate::from_milli(milli).expect("valid")),

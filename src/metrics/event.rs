@@ -13,6 +13,8 @@ pub enum Event {
     Released,
     /// Its reservation ended by its TTR.
     TimedOut,
+    /// Expired: became a dead letter, or was deleted.
+    Expired,
     /// Became a dead letter.
     Buried,
     /// Deleted, purged or past its retention.
@@ -24,12 +26,13 @@ pub enum Event {
 }
 
 impl Event {
-    pub(super) const ALL: [(Self, &'static str, &'static str); 9] = [
+    pub(super) const ALL: [(Self, &'static str, &'static str); 10] = [
         (Self::Added, "linger_jobs_added", "Jobs added"),
         (Self::Delivered, "linger_jobs_delivered", "Reservations delivered"),
         (Self::Finished, "linger_jobs_finished", "Jobs finished"),
         (Self::Released, "linger_jobs_released", "Jobs released by workers"),
         (Self::TimedOut, "linger_jobs_timed_out", "Reservations ended by their TTR"),
+        (Self::Expired, "linger_jobs_expired", "Jobs that expired"),
         (Self::Buried, "linger_jobs_buried", "Jobs that became dead letters"),
         (Self::Deleted, "linger_jobs_deleted", "Jobs deleted, purged or past their retention"),
         (Self::Requeued, "linger_jobs_requeued", "Dead letters requeued"),

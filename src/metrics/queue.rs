@@ -39,7 +39,7 @@ type TopicDurations = Family<TopicLabel, Histogram, fn() -> Histogram>;
 /// The metrics of the queue. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct QueueMetrics {
-    events: [Family<TopicLabel, Counter>; 9],
+    events: [Family<TopicLabel, Counter>; Event::ALL.len()],
     store: StoreCollector,
     lateness: TopicDurations,
     waits: TopicDurations,

@@ -21,15 +21,27 @@ pub enum EndKind {
     Finished,
     /// It was deleted.
     Deleted,
+    /// It was deleted because it expired.
+    Expired,
 }
 
 impl EndKind {
+    /// What a sentence about the job says.
+    pub(super) fn sentence(self) -> &'static str {
+        match self {
+            Self::Finished => "was finished",
+            Self::Deleted => "was deleted",
+            Self::Expired => "expired and was deleted",
+        }
+    }
+
     /// The name in the API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Finished => "finished",
             Self::Deleted => "deleted",
+            Self::Expired => "expired",
         }
     }
 }

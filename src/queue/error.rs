@@ -15,7 +15,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// Another job has this id.
     #[error(
-        "another job has this id; topic, delay or at, ttr, max_attempts, retry, callback and body byte for byte were compared; \
+        "another job has this id; topic, delay or at, ttr, max_attempts, retry, expire, on_expiry, callback and body byte for byte were \
+         compared; \
          delete it first or choose another id"
     )]
     JobExists {
@@ -26,7 +27,7 @@ pub enum Error {
     #[error("no job has this id: it was never added, or it is finished or deleted")]
     JobNotFound,
     /// The job with this id was finished or deleted, and this process remembers how.
-    #[error("this job was {} at {}", .0.how.as_str(), .0.at)]
+    #[error("this job {} at {}", .0.how.sentence(), .0.at)]
     JobEnded(Ended),
     /// The receipt is not that of the current reservation; nothing changed.
     #[error("this receipt is from an earlier reservation: another worker holds the job, or it waits again")]
@@ -43,6 +44,14 @@ pub enum Error {
     /// A dead job cannot be changed.
     #[error("the job is a dead letter; requeue it first")]
     JobDead,
+    /// The job would expire before it is due; nothing happened.
+    #[error("the job would expire before it is due")]
+    ExpiresFirst,
+    /// The expiry of a dead letter has passed, and the call gave no other one; nothing happened.
+    #[error(
+        "the job has expired; give another expire with the requeue, or clear_expire, if it is still to be done"
+    )]
+    JobExpired,
     /// Only a dead job can be requeued.
     #[error("only a dead job can be requeued; this one is {state}")]
     NotDead {
@@ -195,6 +204,8 @@ impl Error {
             Self::JobReserved => "job_reserved",
             Self::JobDead => "job_dead",
             Self::NotDead { .. } => "not_dead",
+            Self::ExpiresFirst => "invalid_job",
+            Self::JobExpired => "job_expired",
             Self::TopicNotFound => "topic_not_found",
             Self::TopicHasCallback { .. } => "topic_has_callback",
             Self::IntakePaused => "intake_paused",

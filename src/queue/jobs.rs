@@ -12,10 +12,13 @@ use super::{
     spans::SpanStart,
 };
 use crate::{
-    job::{Actor, Due, Job, JobId, JobSpec, NewJob, Reason, Receipt, State, Topic, TopicFilter, Ttr},
+    job::{
+        Actor, Expire, Expiry, Job, JobId, JobSpec, NewJob, Reason, Receipt, State, Topic, TopicFilter, Ttr,
+    },
     metrics::Event,
     store::{
-        AddJob, Added, Deleted, FinishJob, Finished, Held, NotHeld, Patch, Patched, Release, Requeued, Steps,
+        AddJob, Added, Deleted, FinishJob, Finished, Held, NotHeld, Patch, Patched, Release, Requeue,
+        Requeued, Steps,
     },
 };
 
@@ -32,8 +35,8 @@ impl Queue {
     /// Adds a job. The topic of the job is the caller's to check; `scope` decides what a conflict tells of another job.
     ///
     /// # Errors
-    /// [`Error::JobExists`], [`Error::BodyTooLarge`], [`Error::IntakePaused`], [`Error::CallbackNotAllowed`], or the
-    /// store's.
+    /// [`Error::JobExists`], [`Error::ExpiresFirst`], [`Error::BodyTooLarge`], [`Error::IntakePaused`],
+    /// [`Error::CallbackNotAllowed`], or the store's.
     pub async fn add(&self, scope: &TopicFilter, job: NewJob) -> Result<AddOutcome> {
         let span = self.begin_span();
         let added = self.store.add(vec![self.resolve(job)?]).await?;
@@ -74,7 +77,8 @@ impl Queue {
             return Err(Error::BodyTooLarge { limit, got });
         }
         let topic = self.store.topic_config(&job.topic);
-        if topic.pause.intake {
+        // With an id of the client's it may be the repeat of an add that was accepted.
+        if topic.pause.intake && job.id.is_none() {
             return Err(Error::IntakePaused);
         }
         let rules = self.call_rules();
@@ -86,16 +90,20 @@ impl Queue {
             settings.to_mut().retry = Some(retry.clone());
         }
         let fingerprint = job.fingerprint();
+        let expire = job.expire.or(settings.expire.map(Expire::After));
+        let on_expiry = job.on_expiry.or(settings.on_expiry);
         let spec = JobSpec {
             ttr: rules.ttr(&job, job.ttr.or(settings.ttr).unwrap_or(Ttr::DEFAULT)),
             max_attempts: job.resolved_max_attempts(&settings),
             retry: job.retry.or_else(|| settings.retry.clone()).unwrap_or_default(),
             require_receipt: settings.require_receipt,
+            expiry: expire.map(|expire| Expiry { expire, on_expiry: on_expiry.unwrap_or_default() }),
             callback: job.callback,
             trace: job.trace,
         };
         let id = job.id.unwrap_or_else(JobId::generate);
-        Ok(AddJob { id, topic: job.topic, due: job.due, spec, fingerprint, body: job.body })
+        let is_paused = topic.pause.intake;
+        Ok(AddJob { id, topic: job.topic, due: job.due, spec, fingerprint, is_paused, body: job.body })
     }
 
     fn add_outcome(&self, scope: &TopicFilter, added: Added, span: &SpanStart<'_>) -> Result<AddOutcome> {
@@ -109,6 +117,8 @@ impl Queue {
             Added::Exists { topic, state, due_at } => {
                 Err(Error::JobExists { shown: scope.allows(&topic).then_some((state, due_at)) })
             }
+            Added::ExpiresFirst => Err(Error::ExpiresFirst),
+            Added::IntakePaused => Err(Error::IntakePaused),
         }
     }
 
@@ -242,18 +252,18 @@ impl Queue {
         })
     }
 
-    /// Returns a dead letter to the queue, due at `due`. Its attempts are counted from zero again.
+    /// Returns a dead letter to the queue. Its attempts are counted from zero again.
     ///
     /// # Errors
-    /// [`Error::JobNotFound`], [`Error::NotDead`], or the store's.
+    /// [`Error::JobNotFound`], [`Error::NotDead`], [`Error::JobExpired`], [`Error::ExpiresFirst`], or the store's.
     pub async fn requeue(
         &self,
         scope: &TopicFilter,
         id: &JobId,
-        due: Due,
+        requeue: Requeue,
         by: Option<&Actor>,
     ) -> Result<Job> {
-        self.requeue_outcome(self.store.requeue(scope, id, due, by).await?)
+        self.requeue_outcome(self.store.requeue(scope, id, requeue, by).await?)
     }
 
     fn requeue_outcome(&self, requeued: Requeued) -> Result<Job> {
@@ -264,14 +274,16 @@ impl Queue {
             }
             Requeued::Gone => Err(Error::JobNotFound),
             Requeued::NotDead(state) => Err(Error::NotDead { state }),
+            Requeued::ExpiresFirst => Err(Error::ExpiresFirst),
+            Requeued::Expired => Err(Error::JobExpired),
         }
     }
 
     /// Reschedules or changes a delayed or ready job in place.
     ///
     /// # Errors
-    /// [`Error::JobNotFound`], [`Error::JobReserved`], [`Error::JobDead`], [`Error::BodyTooLarge`], or the
-    /// store's.
+    /// [`Error::JobNotFound`], [`Error::JobReserved`], [`Error::JobDead`], [`Error::ExpiresFirst`],
+    /// [`Error::BodyTooLarge`], or the store's.
     pub async fn patch(
         &self,
         scope: &TopicFilter,
@@ -349,6 +361,7 @@ fn patch_outcome(patched: Patched) -> Result<Job> {
     match patched {
         Patched::Done(job) => Ok(*job),
         Patched::Gone => Err(Error::JobNotFound),
+        Patched::ExpiresFirst => Err(Error::ExpiresFirst),
         Patched::Refused(State::Dead) => Err(Error::JobDead),
         Patched::Refused(State::Reserved | State::Delayed | State::Ready) => Err(Error::JobReserved),
     }

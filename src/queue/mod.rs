@@ -101,5 +101,5 @@ pub use views::{
 
 pub use crate::store::{
     Claim, Degraded, EngineInfo, FinishJob, JobFilter, JobPage, ListPosition, ListedJob, Minute, Order,
-    Patch, Release, Reservation, Span, Timeline, TopicConfig, TopicStats,
+    Patch, Release, Requeue, Reservation, Span, Timeline, TopicConfig, TopicStats,
 };

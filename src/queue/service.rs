@@ -135,7 +135,7 @@ impl Queue {
         let queue = Arc::new(Self {
             waiters: Waiters::new(return_context, limits.max_waiting),
             health: StoreHealth::new(store.clone(), clock.clone(), metrics.clone(), operation_failed),
-            timer: Timer::new(store.clone(), clock.clone(), metrics.clone()),
+            timer: Timer::new(store.clone(), clock.clone(), metrics.clone(), ended.clone()),
             scrape: StoreScrape::new(store.clone(), clock.clone(), metrics.clone()),
             timelines: Timelines::new(
                 store.clone(),

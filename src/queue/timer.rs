@@ -12,7 +12,10 @@ use std::{
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::health::StoreHealth;
+use super::{
+    ended::{EndKind, Ended, EndedJobs},
+    health::StoreHealth,
+};
 use crate::{
     clock::Clock,
     messages::failure_log::FailureLog,
@@ -36,6 +39,7 @@ pub(super) struct Timer {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     metrics: QueueMetrics,
+    ended: Arc<EndedJobs>,
     waker: TimerWaker,
 }
 
@@ -61,8 +65,13 @@ impl TimerWaker {
 }
 
 impl Timer {
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, metrics: QueueMetrics) -> Self {
-        Self { store, clock, metrics, waker: TimerWaker::new() }
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        metrics: QueueMetrics,
+        ended: Arc<EndedJobs>,
+    ) -> Self {
+        Self { store, clock, metrics, ended, waker: TimerWaker::new() }
     }
 
     /// Something may become due in `after`.
@@ -121,7 +130,7 @@ impl Timer {
         Ok(promoted)
     }
 
-    /// Counts moves in the metrics.
+    /// Counts moves in the metrics, and remembers the jobs that they deleted.
     pub fn count(&self, moves: &[Move]) {
         for moved in moves {
             let topic = moved.topic.as_str();
@@ -133,6 +142,15 @@ impl Timer {
                     self.metrics.count(Event::Buried, topic, 1);
                 }
                 MoveKind::Forgotten => self.metrics.count(Event::Deleted, topic, 1),
+                MoveKind::Expired => {
+                    self.metrics.count(Event::Expired, topic, 1);
+                    let end = if moved.deleted.is_some() { Event::Deleted } else { Event::Buried };
+                    self.metrics.count(end, topic, 1);
+                    if let Some(id) = &moved.deleted {
+                        let ended = Ended { how: EndKind::Expired, at: self.clock.wall_now(), by: None };
+                        self.ended.push(id.clone(), moved.topic.clone(), ended);
+                    }
+                }
             }
         }
     }

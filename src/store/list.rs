@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Requeue;
 use crate::job::{Due, Job, JobId, JobState, State, Timestamp, Topic};
 
 /// Which jobs to list: those of one state that pass every other condition.
@@ -166,7 +167,7 @@ pub enum JobChange {
     /// Gives a delayed or ready job another due time.
     Reschedule(Due),
     /// Makes a dead letter wait again, as [`super::StepAction::Requeue`] does.
-    Requeue(Due),
+    Requeue(Requeue),
 }
 
 impl JobChange {

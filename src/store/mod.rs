@@ -36,7 +36,7 @@ pub use outcome::{
 };
 pub use rate_limit::Allowed;
 pub use records::{JobRecord, Put, RecordPage, RecordReader, TopicRecord};
-pub use request::{AddJob, Claim, FinishJob, Patch, PurgeCursor, Release, Wait};
+pub use request::{AddJob, Claim, FinishJob, Patch, PurgeCursor, Release, Requeue, Wait};
 pub use step::{Applied, Step, StepAction, Steps};
 pub use topic_values::{TopicStore, TopicUpdates, TopicValues, Updated};
 pub use view::{Minute, Span, Timeline, Totals};
@@ -117,6 +117,10 @@ pub struct EngineInfo {
 /// 11. A job's [history](crate::job::History) gets an entry in the step that ends a reservation by a release, a bury or its
 ///    TTR, that requeues the job, or in which a caller changes its due time; no other step changes it. It names who reserved the job, or
 ///    who asked for the change.
+/// 12. A job with an [expiry](crate::job::Expiry) is not reserved from that moment on. The promotion that finds it delayed or
+///    ready then makes it a dead letter or deletes it, before it makes other jobs ready. A reservation keeps it from
+///    expiring. The moment follows from the due time that an add, a patch, a requeue or a change of a listed job sets, and
+///    no other step moves it.
 #[async_trait]
 pub trait Store: TopicStore + std::fmt::Debug + 'static {
     /// Describes the engine.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{PurgeCursor, TopicConfig, Totals};
-use crate::job::{Job, Receipt, SigningSecret, State, Timestamp, Topic};
+use crate::job::{Job, JobId, Receipt, SigningSecret, State, Timestamp, Topic};
 
 /// Result of an add.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub enum Added {
         /// That job's due time.
         due_at: Timestamp,
     },
+    /// It would expire before it is due; nothing changed.
+    ExpiresFirst,
+    /// Its topic accepts no new jobs; nothing changed.
+    IntakePaused,
 }
 
 /// Result of adding a secret.
@@ -100,6 +104,10 @@ pub enum Requeued {
     Gone,
     /// It is not dead; nothing changed.
     NotDead(State),
+    /// It would expire before it is due; nothing changed.
+    ExpiresFirst,
+    /// Its expiry has passed, and the call has no other one; nothing changed.
+    Expired,
 }
 
 /// Result of a patch.
@@ -111,6 +119,8 @@ pub enum Patched {
     Gone,
     /// It is reserved or dead; nothing changed.
     Refused(State),
+    /// It would expire before it is due; nothing changed.
+    ExpiresFirst,
 }
 
 /// Result of a promotion.
@@ -136,6 +146,8 @@ pub struct Move {
     pub kind: MoveKind,
     /// How long after its deadline.
     pub late: Duration,
+    /// The id of a job that expired and was deleted.
+    pub deleted: Option<JobId>,
 }
 
 /// What a deadline did to a job.
@@ -149,6 +161,8 @@ pub enum MoveKind {
     Died,
     /// Dead to gone: its retention ended.
     Forgotten,
+    /// Delayed or ready to dead or gone: it expired.
+    Expired,
 }
 
 /// Result of one slice of a purge.

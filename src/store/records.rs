@@ -9,7 +9,7 @@ use crate::job::{Attributes, Fingerprint, Job, JobSpec, Receipt, Tag, Topic};
 /// A job with everything that a store keeps of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRecord {
-    /// What callers see of it, with the times as they are stored: by the store's clock, but for a due time that is a moment.
+    /// What callers see of it, with the times as they are stored: by the store's clock, but for a due time or an expiry that is a moment.
     pub job: Job,
     /// By which a repeated add is recognised.
     pub fingerprint: Fingerprint,
@@ -36,7 +36,7 @@ impl JobRecord {
 
     /// The attributes that this version knows completely. They are never among [`other`](Self::other).
     pub fn known_tags() -> impl Iterator<Item = Tag> {
-        let own = [Tag::LEASE, Tag::DIED_AT, Tag::REASON, Tag::HISTORY, Tag::HOST_NUMBER];
+        let own = [Tag::LEASE, Tag::DIED_AT, Tag::REASON, Tag::HISTORY, Tag::HOST_NUMBER, Tag::EXPIRES_AT];
         JobSpec::WHOLE_TAGS.into_iter().chain(own)
     }
 
@@ -60,6 +60,7 @@ impl JobRecord {
         spec.encode_whole(&mut attributes);
         attributes.set_reason(reason.as_ref());
         attributes.set_died_at(self.job.dead_at());
+        attributes.set_expires_at(self.job.expires_at);
         attributes.set_history(history);
         attributes
     }

@@ -1,6 +1,8 @@
 //! The arguments of store operations: complete and valid, with relative times.
 
-use crate::job::{Actor, Body, Due, Fingerprint, JobId, JobSpec, Reason, Receipt, RetrySchedule, Topic, Ttr};
+use crate::job::{
+    Actor, Body, Due, ExpiryChange, Fingerprint, JobId, JobSpec, Reason, Receipt, RetrySchedule, Topic, Ttr,
+};
 
 /// A job to add. Only its due moment is not resolved yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +17,8 @@ pub struct AddJob {
     pub spec: JobSpec,
     /// Hash of the client's request, to recognise a repeat.
     pub fingerprint: Fingerprint,
+    /// Its topic accepts no new jobs: only the repeat of an earlier add is recognised.
+    pub is_paused: bool,
     /// The data for the worker.
     pub body: Body,
 }
@@ -58,6 +62,21 @@ pub struct Release {
     pub reason: Option<Reason>,
 }
 
+/// How to requeue a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Requeue {
+    /// When it is due.
+    pub due: Due,
+    /// Another expiry, or none. A job whose expiry has passed is requeued only with one of them.
+    pub expiry: ExpiryChange,
+}
+
+impl From<Due> for Requeue {
+    fn from(due: Due) -> Self {
+        Self { due, ..Self::default() }
+    }
+}
+
 /// Changes to a job; `None` leaves a value unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Patch {
@@ -69,6 +88,8 @@ pub struct Patch {
     pub max_attempts: Option<u32>,
     /// A new schedule.
     pub retry: Option<RetrySchedule>,
+    /// Another expiry, or none.
+    pub expiry: ExpiryChange,
     /// A new body.
     pub body: Option<Body>,
 }
@@ -76,12 +97,13 @@ pub struct Patch {
 impl Patch {
     /// Sets the values of a spec that the patch has.
     pub fn apply_to(&self, spec: &mut JobSpec) {
-        let Self { due: _, ttr, max_attempts, retry, body: _ } = self;
+        let Self { due: _, ttr, max_attempts, retry, expiry, body: _ } = self;
         spec.ttr = ttr.unwrap_or(spec.ttr);
         spec.max_attempts = max_attempts.unwrap_or(spec.max_attempts);
         if let Some(retry) = retry {
             spec.retry = retry.clone();
         }
+        spec.expiry = expiry.apply_to(spec.expiry);
     }
 }
 

@@ -2,10 +2,10 @@
 //! make each by its name, with [`Steps`].
 
 use super::{
-    ChangeJob, Changed, Deleted, Error, Held, JobChange, NotHeld, Patch, Patched, Release, Requeued, Result,
-    SeenJob, Store,
+    ChangeJob, Changed, Deleted, Error, Held, JobChange, NotHeld, Patch, Patched, Release, Requeue, Requeued,
+    Result, SeenJob, Store,
 };
-use crate::job::{Actor, Delay, Due, Job, JobId, Reason, Receipt, State, Timestamp, Topic, TopicFilter, Ttr};
+use crate::job::{Actor, Delay, Job, JobId, Reason, Receipt, State, Timestamp, Topic, TopicFilter, Ttr};
 
 /// A change of one job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +51,9 @@ pub enum StepAction {
     /// Cancels such a reservation, but the job is due again only after the delay: others of its outlet come first. This does not
     /// become part of its history.
     Postpone(Receipt, Delay),
-    /// Makes a dead letter wait again until the due time; its attempts start at 0, its reason is cleared.
-    Requeue(Due),
+    /// Makes a dead letter wait again until the due time; its attempts start at 0, its reason is cleared. One whose expiry has
+    /// passed needs another expiry.
+    Requeue(Requeue),
     /// Changes a delayed or ready job in place. Its fingerprint stays.
     Patch(Patch),
     /// Deletes a job in any state.
@@ -105,6 +106,10 @@ pub enum Applied {
     Lost,
     /// The action does not apply to a job in this state; nothing changed.
     Refused(State),
+    /// The job would expire before it is due; nothing changed.
+    ExpiresFirst,
+    /// The dead letter's expiry has passed; nothing changed.
+    Expired,
     /// The job is gone, or not as the list showed it; nothing changed.
     Skipped,
 }
@@ -160,7 +165,7 @@ pub trait Steps {
         &self,
         scope: &TopicFilter,
         id: &JobId,
-        due: Due,
+        requeue: impl Into<Requeue> + Send,
         by: Option<&Actor>,
     ) -> impl Future<Output = Result<Requeued>> + Send;
 
@@ -234,13 +239,15 @@ impl<S: Store + ?Sized> Steps for S {
         &self,
         scope: &TopicFilter,
         id: &JobId,
-        due: Due,
+        requeue: impl Into<Requeue> + Send,
         by: Option<&Actor>,
     ) -> Result<Requeued> {
-        match apply_one(self, scope, id, StepAction::Requeue(due), by).await? {
+        match apply_one(self, scope, id, StepAction::Requeue(requeue.into()), by).await? {
             Applied::Job(job) => Ok(Requeued::Done(job)),
             Applied::Gone => Ok(Requeued::Gone),
             Applied::Refused(state) => Ok(Requeued::NotDead(state)),
+            Applied::ExpiresFirst => Ok(Requeued::ExpiresFirst),
+            Applied::Expired => Ok(Requeued::Expired),
             other => Err(other.unexpected()),
         }
     }
@@ -256,6 +263,7 @@ impl<S: Store + ?Sized> Steps for S {
             Applied::Job(job) => Ok(Patched::Done(job)),
             Applied::Gone => Ok(Patched::Gone),
             Applied::Refused(state) => Ok(Patched::Refused(state)),
+            Applied::ExpiresFirst => Ok(Patched::ExpiresFirst),
             other => Err(other.unexpected()),
         }
     }

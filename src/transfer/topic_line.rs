@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     job::{
-        CallRate, RetrySchedule, SecretId, SigningKey, SigningSecret, Topic, TopicCallback, TopicPause,
-        TopicSettings, Ttr,
+        CallRate, Delay, OnExpiry, RetrySchedule, SecretId, SigningKey, SigningSecret, Topic, TopicCallback,
+        TopicPause, TopicSettings, Ttr,
         json::{CallbackJson, Moment, Seconds, decode_other, encode_other},
     },
     store::{TopicConfig, TopicRecord},
@@ -36,6 +36,10 @@ struct SettingsLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     retry: Option<Vec<Seconds>>,
     require_receipt: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expire: Option<Seconds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_expiry: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     callback: Option<CallbackJson>,
 }
@@ -73,6 +77,8 @@ impl TopicLine {
                     .as_ref()
                     .map(|retry| retry.steps().iter().copied().map(Seconds).collect()),
                 require_receipt: settings.require_receipt,
+                expire: settings.expire.map(|expire| Seconds(expire.as_duration())),
+                on_expiry: settings.on_expiry.map(|on_expiry| on_expiry.as_str().to_owned()),
                 callback: callback_line(&settings.callback),
             },
             paused: PauseLine { delivery: pause.delivery, intake: pause.intake },
@@ -89,13 +95,20 @@ impl TopicLine {
     }
 
     fn parse(self, topic: Topic) -> Result<TopicRecord, String> {
-        let SettingsLine { ttr, max_attempts, retry, require_receipt, callback } = self.settings;
+        let SettingsLine { ttr, max_attempts, retry, require_receipt, expire, on_expiry, callback } =
+            self.settings;
+        let named = |name: String| OnExpiry::ALL.into_iter().find(|on_expiry| on_expiry.as_str() == name);
         let schedule = |steps: Vec<Seconds>| RetrySchedule::new(steps.iter().map(|step| step.0).collect());
         let settings = TopicSettings {
             ttr: ttr.map(|ttr| Ttr::new(ttr.0)).transpose().map_err(|error| format!("its ttr {error}"))?,
             max_attempts,
             retry: retry.map(schedule).transpose().map_err(|error| format!("its retry {error}"))?,
             require_receipt,
+            expire: expire
+                .map(|expire| Delay::new(expire.0))
+                .transpose()
+                .map_err(|error| format!("its expire {error}"))?,
+            on_expiry: on_expiry.map(|name| named(name).ok_or("its on_expiry is unknown")).transpose()?,
             callback: callback.map(parse_callback).transpose()?.unwrap_or_default(),
         };
         let pause = TopicPause { delivery: self.paused.delivery, intake: self.paused.intake };

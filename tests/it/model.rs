@@ -14,7 +14,9 @@ use std::{sync::Arc, time::Duration};
 
 use linger::{
     job::{Fingerprint, JobId, Outlet, Receipt, State, Topic, TopicFilter, TopicSettings},
-    store::{AddJob, Added, Claim, FinishJob, ListedJob, Patch, Release, Steps, Store, TopicUpdates},
+    store::{
+        AddJob, Added, Claim, FinishJob, ListedJob, Patch, Release, Requeue, Steps, Store, TopicUpdates,
+    },
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
@@ -194,12 +196,14 @@ impl<'a> Sequence<'a> {
                     max_attempts: self.random.random_range(0..4),
                     retry: retry(&steps),
                     require_receipt: self.random.random_bool(0.3),
+                    expiry: self.sometimes(Self::expiry),
                     callback: self.host().map(|url| jobs::callback(&url)),
                     trace: self.random.random_bool(0.3).then(|| jobs::trace(self.random.random_range(1..3))),
                 },
                 topic: self.topic(),
                 due: self.due(),
                 fingerprint: Fingerprint([self.random.random_range(0..2); 16]),
+                is_paused: self.random.random_bool(0.1),
                 body: jobs::body(["1", "{\"a\":[1,2]}", "\"text\""][self.random.random_range(0..3)]),
             });
         }
@@ -212,6 +216,9 @@ impl<'a> Sequence<'a> {
 
     /// The engine may choose any ready jobs, because shards interleave, but it must return as many as there are.
     async fn reserve(&mut self) {
+        // An engine may show an expired job as delayed once a pop has passed it over.
+        jobs::promote(&*self.fixture.store).await;
+        jobs::promote(&*self.model).await;
         let (name, host) = (self.topic(), self.host());
         let host = host.map(|url| jobs::outlet_to(&*self.fixture.store, name.as_str(), &url));
         let outlet = host.unwrap_or(Outlet::plain(name));
@@ -306,11 +313,12 @@ impl<'a> Sequence<'a> {
 
     async fn requeue(&mut self) {
         let scope = self.scope();
-        let (id, due, by) = (self.id(), self.due(), self.sometimes(Self::actor));
+        let (id, by) = (self.id(), self.sometimes(Self::actor));
+        let requeue = Requeue { due: self.due(), expiry: self.expiry_change() };
         self.touched.push(id.clone());
-        self.log_step(("requeue", &scope, &id, due, &by));
-        let engine = self.fixture.store.requeue(&scope, &id, due, by.as_ref()).await.expect("answers");
-        let model = self.model.requeue(&scope, &id, due, by.as_ref()).await.expect("answers");
+        self.log_step(("requeue", &scope, &id, requeue, &by));
+        let engine = self.fixture.store.requeue(&scope, &id, requeue, by.as_ref()).await.expect("answers");
+        let model = self.model.requeue(&scope, &id, requeue, by.as_ref()).await.expect("answers");
         self.assert_equal(&engine, &model, "requeue");
     }
 
@@ -323,6 +331,7 @@ impl<'a> Sequence<'a> {
             ttr: self.sometimes(Self::ttr),
             max_attempts: self.sometimes(|sequence| sequence.random.random_range(0..4)),
             retry: self.sometimes(|sequence| retry(&[sequence.random.random_range(0..40)])),
+            expiry: self.expiry_change(),
             body: self.sometimes(|_| jobs::body("[\"patched\"]")),
         };
         let by = self.sometimes(Self::actor);

@@ -9,7 +9,8 @@ use crate::{
     client::Client,
     durations::{duration, some_duration},
     error::{Error, Refusal},
-    model::{BatchItem, NewJob, PopRequest, ReservedJob},
+    model::{BatchItem, PopRequest, ReservedJob},
+    new_job::NewJob,
     request::{Repeat, Request},
 };
 

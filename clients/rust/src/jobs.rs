@@ -9,7 +9,8 @@ use crate::{
     client::Client,
     durations::{duration_text, some_duration},
     error::Error,
-    model::{Added, Due, Job, JobPatch, NewJob, PopRequest, ReleaseRequest, ReservedJob},
+    model::{Added, Job, PopRequest, ReleaseRequest, ReservedJob},
+    new_job::{JobPatch, NewJob, Requeue},
     request::{Repeat, Request, Response, segment},
 };
 
@@ -31,12 +32,6 @@ struct Ttr {
 struct Reason<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Requeue {
-    #[serde(flatten)]
-    due: Option<Due>,
 }
 
 /// The calls as data, for callers that send them with [`Client::send`] and read the response themselves.
@@ -88,8 +83,8 @@ impl Request {
 
     /// Requeues a dead letter.
     #[must_use]
-    pub fn requeue(id: &str, due: Option<Due>) -> Self {
-        Self::post("requeue", format!("/jobs/{}/requeue", segment(id))).json(&Requeue { due })
+    pub fn requeue(id: &str, requeue: impl Into<Requeue>) -> Self {
+        Self::post("requeue", format!("/jobs/{}/requeue", segment(id))).json(&requeue.into())
     }
 
     /// Changes a delayed or ready job in place.
@@ -154,8 +149,8 @@ impl Client {
 
     /// Requeues a dead letter, ready now unless `due` says otherwise. A repeat may be refused with 409 for what the first
     /// attempt did.
-    pub async fn requeue(&self, id: &str, due: Option<Due>) -> Result<Job, Error> {
-        self.send(&Request::requeue(id, due)).await?.read()
+    pub async fn requeue(&self, id: &str, requeue: impl Into<Requeue>) -> Result<Job, Error> {
+        self.send(&Request::requeue(id, requeue)).await?.read()
     }
 
     /// Changes a delayed or ready job in place. A repeat counts a delay anew.

@@ -29,6 +29,7 @@ mod durations;
 mod error;
 mod jobs;
 mod model;
+mod new_job;
 mod pool;
 mod repeat;
 mod request;
@@ -45,9 +46,10 @@ pub use client::{Client, Options, OptionsError};
 pub use error::{Error, Refusal};
 pub use jiff::Timestamp;
 pub use model::{
-    Added, BatchItem, Callback, Counts, Due, HistoryEntry, Job, JobPatch, NewJob, Paused, PopRequest,
-    ReleaseRequest, ReservedJob, Topic, TopicPage, TopicSettings,
+    Added, BatchItem, Counts, HistoryEntry, Job, Paused, PopRequest, ReleaseRequest, ReservedJob, Topic,
+    TopicPage, TopicSettings,
 };
+pub use new_job::{Callback, Due, Expire, JobPatch, NewJob, OnExpiry, Requeue};
 pub use request::{Repeat, Request, Response};
 pub use stats::{EventSummary, Process, Stats, Timeline, TimelineRequest, TopicEvents};
 pub use tls::Trust;

@@ -1,141 +1,17 @@
-//! What calls send and get: jobs, topics and their settings, as JSON carries them. Fields that a later server
-//! adds are ignored.
+//! What calls get: jobs, topics and their settings, as JSON carries them, and what a pop and a release ask for. Fields that a
+//! later server adds are ignored.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IgnoredAny};
+use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 use crate::{
-    durations::{duration, durations, list_of_seconds, seconds, some_duration, some_seconds},
+    durations::{list_of_seconds, seconds, some_seconds},
     error::Refusal,
+    new_job::Due,
 };
-
-/// A job to add. Times are precise to the millisecond.
-#[derive(Debug, Clone, Serialize)]
-pub struct NewJob {
-    /// The topic.
-    pub topic: String,
-    /// The job's id, which makes a repeat recognisable; the server makes one when there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// When it is due; at once when left out.
-    #[serde(flatten)]
-    pub due: Option<Due>,
-    /// How long a reservation lasts.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    pub ttr: Option<Duration>,
-    /// Reservations before it is a dead letter; 0 for no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_attempts: Option<u32>,
-    /// Waits between attempts.
-    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "durations")]
-    pub retry: Vec<Duration>,
-    /// Whom the server calls when it is due, in place of workers or of its topic's callback.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub callback: Option<Callback>,
-    /// The W3C trace context that it comes from; a malformed one is ignored.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub traceparent: Option<String>,
-    /// What tracing systems add to `traceparent`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tracestate: Option<String>,
-    /// Any JSON value, which the server keeps byte for byte; null when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub body: Option<Box<RawValue>>,
-}
-
-/// Whom to call for a job, and how.
-#[derive(Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Callback {
-    /// The URL.
-    pub url: String,
-    /// `POST`, `PUT`, `PATCH`, `GET` or `DELETE`; `POST` when left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub method: Option<String>,
-    /// Headers of the call; values are often credentials.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub headers: BTreeMap<String, String>,
-    /// Until the end of the answer's head; 30 s when left out.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    pub timeout: Option<Duration>,
-}
-
-/// Leaves out the URL and the values of headers.
-impl fmt::Debug for Callback {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headers: Vec<_> = self.headers.keys().collect();
-        f.debug_struct("Callback").field("headers", &headers).finish_non_exhaustive()
-    }
-}
-
-/// When a job is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Due {
-    /// So long after the server reads the call.
-    #[serde(serialize_with = "duration")]
-    Delay(Duration),
-    /// At this moment.
-    #[serde(serialize_with = "moment")]
-    At(Timestamp),
-}
-
-impl NewJob {
-    /// A job that is due at once, with the defaults of its topic.
-    #[must_use]
-    pub fn new(topic: impl Into<String>) -> Self {
-        let topic = topic.into();
-        Self {
-            topic,
-            id: None,
-            due: None,
-            ttr: None,
-            max_attempts: None,
-            retry: Vec::new(),
-            callback: None,
-            traceparent: None,
-            tracestate: None,
-            body: None,
-        }
-    }
-
-    /// The same with this id.
-    #[must_use]
-    pub fn id(self, id: impl Into<String>) -> Self {
-        Self { id: Some(id.into()), ..self }
-    }
-
-    /// The same, due after `delay`.
-    #[must_use]
-    pub fn delay(self, delay: Duration) -> Self {
-        Self { due: Some(Due::Delay(delay)), ..self }
-    }
-
-    /// The same with this body.
-    #[must_use]
-    pub fn body(self, body: Box<RawValue>) -> Self {
-        Self { body: Some(body), ..self }
-    }
-}
-
-/// Changes to a job; what is left out stays.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct JobPatch {
-    /// When it is due now.
-    #[serde(flatten)]
-    pub due: Option<Due>,
-    /// How long a reservation lasts.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    pub ttr: Option<Duration>,
-    /// Reservations before it is a dead letter; 0 for no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_attempts: Option<u32>,
-    /// Its body.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub body: Option<Box<RawValue>>,
-}
 
 /// What a pop asks for, beside the topic.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -174,6 +50,8 @@ pub struct Job {
     pub created_at: Timestamp,
     /// When it is or was due.
     pub due_at: Timestamp,
+    /// When it expires.
+    pub expires_at: Option<Timestamp>,
     /// How long a reservation lasts.
     #[serde(deserialize_with = "seconds")]
     pub ttr: Duration,
@@ -242,6 +120,8 @@ pub struct ReservedJob {
     pub created_at: Timestamp,
     /// When it was due.
     pub due_at: Timestamp,
+    /// When it expires.
+    pub expires_at: Option<Timestamp>,
     /// The job's own TTR; the reservation is longer or shorter if the pop said so.
     #[serde(deserialize_with = "seconds")]
     pub ttr: Duration,
@@ -332,6 +212,11 @@ pub struct TopicSettings {
     /// Whether a finish needs the receipt.
     #[serde(default)]
     pub require_receipt: bool,
+    /// How long after their due time jobs expire.
+    #[serde(default, deserialize_with = "some_seconds")]
+    pub expire: Option<Duration>,
+    /// What happens to jobs that expire: `dead` or `delete`; later servers may have more.
+    pub on_expiry: Option<String>,
     /// Whether the server calls a URL for the jobs, so that workers cannot pop them.
     #[serde(default, rename = "callback", deserialize_with = "has_url")]
     pub has_callback: bool,
@@ -354,36 +239,9 @@ fn has_url<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
     Callback::deserialize(from).map(|callback| callback.url.is_some())
 }
 
-fn moment<S: Serializer>(moment: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(&format_args!("{moment:.3}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_job_is_written_with_what_was_given_and_no_more() {
-        let json = |job: &NewJob| serde_json::to_string(job).expect("is JSON");
-        assert_eq!(json(&NewJob::new("t")), r#"{"topic":"t"}"#);
-        let body = RawValue::from_string(r#"{"n": 1e400}"#.to_owned()).expect("is JSON");
-        let mut job = NewJob::new("t").id("a").delay(Duration::from_millis(1_001)).body(body);
-        job.retry = vec![Duration::from_secs(15)];
-        let written = r#"{"topic":"t","id":"a","delay":"1001ms","retry":["15000ms"],"body":{"n": 1e400}}"#;
-        assert_eq!(json(&job), written);
-        let headers = [("authorization".to_owned(), "Bearer s3cret".to_owned())].into();
-        let url = "https://a/s3cret".to_owned();
-        let called =
-            NewJob { callback: Some(Callback { url, headers, ..Callback::default() }), ..NewJob::new("t") };
-        let written = r#"{"topic":"t","callback":{"url":"https://a/s3cret","headers":{"authorization":"Bearer s3cret"}}}"#;
-        assert_eq!(json(&called), written);
-        assert!(!format!("{called:?}").contains("s3cret"));
-        let traced = NewJob { traceparent: Some("00-1-2-01".to_owned()), ..NewJob::new("t") };
-        assert_eq!(json(&traced), r#"{"topic":"t","traceparent":"00-1-2-01"}"#);
-        let moment = "2026-11-21T05:40:00.1Z".parse().expect("is a moment");
-        let at = NewJob { due: Some(Due::At(moment)), ..NewJob::new("t") };
-        assert_eq!(json(&at), r#"{"topic":"t","at":"2026-11-21T05:40:00.100Z"}"#);
-    }
 
     #[test]
     fn a_reserved_job_is_read_with_its_body_as_it_was_sent() {

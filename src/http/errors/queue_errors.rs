@@ -44,7 +44,12 @@ impl From<Error> for Problem {
                 }
                 return Self::invalid_request(faults);
             }
+            Error::ExpiresFirst => {
+                let detail = "must not end before the job is due".to_owned();
+                return Self::invalid_job(Fault::at_pointer("/expire".to_owned(), detail).into());
+            }
             Error::JobExists { shown: None }
+            | Error::JobExpired
             | Error::JobNotFound
             | Error::LeaseLost
             | Error::NotReserved
@@ -78,14 +83,16 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::JobReserved
         | Error::JobDead
         | Error::NotDead { .. }
+        | Error::JobExpired
         | Error::TopicHasCallback { .. }
         | Error::IntakePaused
         | Error::TooManySecrets
         | Error::TooManyOperations { .. } => StatusCode::CONFLICT,
         Error::BodyTooLarge { .. } | Error::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-        Error::ReceiptRequired | Error::CallbackNotAllowed { .. } | Error::HiddenHeaders { .. } => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
+        Error::ReceiptRequired
+        | Error::CallbackNotAllowed { .. }
+        | Error::HiddenHeaders { .. }
+        | Error::ExpiresFirst => StatusCode::UNPROCESSABLE_ENTITY,
         Error::TooManyWaiting { .. }
         | Error::Busy { .. }
         | Error::TooManyScans { .. }
@@ -114,7 +121,7 @@ mod tests {
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 31] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 33] {
         let cause = || "cause".to_owned();
         let ended = Ended { how: EndKind::Finished, at: Timestamp::from_millis(0), by: None };
         let ended = Error::JobEnded(ended);
@@ -140,6 +147,8 @@ mod tests {
             (Error::BatchTooLarge { limit: 1, got: 2 }, 413, None),
             (Error::TooManyWaiting { limit: 1 }, 503, Some("1")),
             (Error::Busy { limit: 1 }, 503, Some("1")),
+            (Error::ExpiresFirst, 422, None),
+            (Error::JobExpired, 409, None),
             (Error::TooManyScans { limit: 2 }, 503, Some("1")),
             (Error::TooManyOperations { limit: 4, is_dry_run: false, of_caller: true }, 409, None),
             (Error::OperationNotFound, 404, None),

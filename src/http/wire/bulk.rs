@@ -21,7 +21,7 @@ use crate::{
         errors::Problem,
         json::{self, ObjectWriter},
     },
-    job::{Delay, Due, OperationId, State},
+    job::{Delay, Due, Expire, ExpiryChange, OperationId, State},
     queue::{BulkAction, BulkRequest, JobFilter, Limits, OperationView, Progress},
 };
 
@@ -85,6 +85,7 @@ pub fn request(bytes: &Bytes, limits: &Limits, by: Arc<str>) -> Result<BulkReque
             );
         }
         let action = kind.and_then(|kind| action(fields, kind, limits));
+        let expiry = expiry(fields, kind);
         let spread = spread(fields, action, limits);
         let is_dry_run = fields.optional("dry_run", values::flag).unwrap_or(true);
         let id = fields
@@ -98,8 +99,19 @@ pub fn request(bytes: &Bytes, limits: &Limits, by: Arc<str>) -> Result<BulkReque
         let limit = fields.optional("limit", |raw| values::whole_number(raw, 1, MAX_LIMIT));
         let limit = limit.filter(|_| !is_dry_run).map(|limit| limit as u64);
         let (action, filter): (BulkAction, JobFilter) = action.zip(filter)?;
-        Some(BulkRequest { id, action, filter, spread, limit, by })
+        Some(BulkRequest { id, action, filter, expiry, spread, limit, by })
     })
+}
+
+/// Another expiry for the jobs that are requeued.
+fn expiry(fields: &mut Fields<'_>, kind: Option<Kind>) -> ExpiryChange {
+    if kind.is_some_and(|kind| kind != Kind::Requeue) {
+        ["expire", "on_expiry", "clear_expire"]
+            .into_iter()
+            .for_each(|name| fields.refuse(name, "is for the action requeue only"));
+        return ExpiryChange::Keep;
+    }
+    super::expiry::change(fields)
 }
 
 /// The action with its moment: `at`, `delay` or `shift`. `None` after a fault was recorded.
@@ -202,6 +214,19 @@ fn write_operation(object: &mut ObjectWriter<'_>, operation: &OperationView) {
             object.seconds("delay", delay.as_duration());
         }
         BulkAction::Shift(shift_ms) => object.text("shift", &format!("{shift_ms}ms")),
+    }
+    match request.expiry {
+        ExpiryChange::Keep => {}
+        ExpiryChange::Clear => object.flag("clear_expire", true),
+        ExpiryChange::Set(expire, on_expiry) => {
+            match expire {
+                Expire::After(delay) => object.seconds("expire", delay.as_duration()),
+                Expire::At(moment) => object.timestamp("expire", moment),
+            }
+            if let Some(on_expiry) = on_expiry {
+                object.text("on_expiry", on_expiry.as_str());
+            }
+        }
     }
     if let Some(spread) = request.spread {
         object.seconds("spread", spread);

@@ -170,16 +170,11 @@ const CALLED: &[(Names, Names, &str)] = &[
     (&["since", "start", "begin", "starttime"], &["from"], ""),
     (&["until", "end", "endtime", "before"], &["to"], ""),
     (&["status"], &["state"], ""),
-];
-
-/// Names of what Linger does not have, a field of the objects that would have it, and the reason.
-const MISSING: &[(Names, &str, &str)] = &[
     (
         &[
             "ttl",
             "timetolive",
             "expires",
-            "expire",
             "expiry",
             "expiration",
             "expiresat",
@@ -187,14 +182,19 @@ const MISSING: &[(Names, &str, &str)] = &[
             "expirein",
             "expireat",
             "messagettl",
-            "retention",
-            "retentionperiod",
-            "messageretentionperiod",
-            "retentionseconds",
             "validuntil",
         ],
+        &["expire"],
+        ", after which the job is not delivered any more (ttr is how long a worker has it)",
+    ),
+];
+
+/// Names of what Linger does not have, a field of the objects that would have it, and the reason.
+const MISSING: &[(Names, &str, &str)] = &[
+    (
+        &["retention", "retentionperiod", "messageretentionperiod", "retentionseconds"],
         "max_attempts",
-        "a job does not expire; ttr is how long a worker has it",
+        "a job stays until it is finished or deleted, or until its expire",
     ),
     (
         &["priority", "prio", "pri", "weight", "urgency"],

@@ -4,6 +4,7 @@
 
 pub mod bulk;
 pub mod callbacks;
+mod expiry;
 mod fields;
 pub mod filters;
 mod foreign_names;

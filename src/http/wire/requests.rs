@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{
     callbacks::{self, NewTopicCallback},
+    expiry,
     fields::{self, Fields, ObjectError},
     trace, values,
 };
@@ -16,7 +17,7 @@ use crate::{
         Body, BodyError, Delay, Due, JobId, NewJob, Reason, Receipt, RetrySchedule, SigningKey,
         TopicCallback, TopicPause, TopicSettings, Ttr,
     },
-    queue::{Error, FinishJob, Limits, Patch, Pop, Release},
+    queue::{Error, FinishJob, Limits, Patch, Pop, Release, Requeue},
 };
 
 /// The problem that reports the faults of a body.
@@ -87,6 +88,7 @@ fn job_definition(
     let ttr = fields.optional("ttr", values::ttr);
     let max_attempts = fields.optional("max_attempts", values::max_attempts);
     let retry = retry(&mut fields, limits);
+    let (expire, on_expiry) = expiry::of_job(&mut fields);
     let callback = callbacks::of_job(&mut fields, limits);
     let trace = trace::of_definition(&mut fields);
     let body = body(&mut fields, bytes)?;
@@ -98,6 +100,8 @@ fn job_definition(
         ttr,
         max_attempts,
         retry,
+        expire,
+        on_expiry,
         callback,
         trace,
         body: body.unwrap_or_default(),
@@ -148,7 +152,10 @@ pub fn patch(bytes: &Bytes, limits: &Limits) -> Result<Patch, Problem> {
     let mut fields = open(fields::parse_document(bytes), Problem::invalid_job)?;
     fields.set_null_rule(|name| Some(how_to_clear(name)));
     if fields.is_empty() {
-        fields.add_fault("", "must change something: delay or at, ttr, max_attempts, retry or body");
+        fields.add_fault(
+            "",
+            "must change something: delay or at, ttr, max_attempts, retry, expire, clear_expire or body",
+        );
     }
     fields.refuse(
         "callback",
@@ -159,6 +166,7 @@ pub fn patch(bytes: &Bytes, limits: &Limits) -> Result<Patch, Problem> {
         ttr: fields.optional("ttr", values::ttr),
         max_attempts: fields.optional("max_attempts", values::max_attempts),
         retry: retry(&mut fields, limits),
+        expiry: expiry::change(&mut fields),
         body: body(&mut fields, bytes)?,
     };
     close(fields, Some(patch), Problem::invalid_job)
@@ -169,6 +177,9 @@ fn how_to_clear(name: &str) -> &'static str {
     match name {
         "delay" | "at" => "must not be null: leave it out to keep the due time, or send \"delay\": 0 for now",
         "max_attempts" => "must not be null: leave it out to keep the limit, or send 0 for no limit",
+        "expire" => {
+            "must not be null: leave it out to keep the expiry, or send \"clear_expire\": true for none"
+        }
         "retry" => "must not be null: leave it out to keep the list, or send [] for no list",
         _ => "must not be null: leave it out to keep the value, or send another one",
     }
@@ -233,8 +244,10 @@ pub fn bury(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option
     })
 }
 
-pub fn requeue(bytes: &Bytes, limits: &Limits) -> Result<Due, Problem> {
-    read(bytes, |fields| Some(due(fields, limits).unwrap_or_default()))
+pub fn requeue(bytes: &Bytes, limits: &Limits) -> Result<Requeue, Problem> {
+    read(bytes, |fields| {
+        Some(Requeue { due: due(fields, limits).unwrap_or_default(), expiry: expiry::change(fields) })
+    })
 }
 
 /// The number of dead letters to requeue: all if it is left out.
@@ -262,6 +275,8 @@ pub fn settings(bytes: &Bytes, limits: &Limits) -> Result<(TopicSettings, Vec<St
             max_attempts: fields.optional("max_attempts", values::max_attempts),
             retry: retry(fields, limits),
             require_receipt: fields.optional("require_receipt", values::flag).unwrap_or_default(),
+            expire: fields.optional("expire", |raw| values::delay(raw, Delay::LONGEST)),
+            on_expiry: fields.optional("on_expiry", values::on_expiry),
             callback: TopicCallback::default(),
         };
         let NewTopicCallback { callback, kept_headers } =

@@ -68,6 +68,10 @@ pub(super) fn write_job_head(object: &mut ObjectWriter<'_>, job: &Job) {
     object.text("state", job.state().as_str());
     object.timestamp("created_at", job.created_at);
     object.timestamp("due_at", job.due_at);
+    if let (Some(expires_at), Some(expiry)) = (job.expires_at, job.spec.expiry) {
+        object.timestamp("expires_at", expires_at);
+        object.text("on_expiry", expiry.on_expiry.as_str());
+    }
     object.seconds("ttr", job.spec.ttr.as_duration());
     object.number("attempts", job.attempts);
     object.number("max_attempts", job.spec.max_attempts);
@@ -159,6 +163,12 @@ fn write_settings(object: &mut ObjectWriter<'_>, settings: &TopicSettings) {
         write_retry(object, steps);
     }
     object.flag("require_receipt", settings.require_receipt);
+    if let Some(expire) = settings.expire {
+        object.seconds("expire", expire.as_duration());
+    }
+    if let Some(on_expiry) = settings.on_expiry {
+        object.text("on_expiry", on_expiry.as_str());
+    }
     callbacks::write_topic_callback(object, &settings.callback);
 }
 

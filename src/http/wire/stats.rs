@@ -47,6 +47,7 @@ fn write_summary(object: &mut ObjectWriter<'_>, summary: &EventSummary) {
     object.number("released", summary.count(Event::Released));
     object.number("timed_out", summary.count(Event::TimedOut));
     object.number("died", summary.count(Event::Buried));
+    object.number("expired", summary.count(Event::Expired));
     object.number("requeued", summary.count(Event::Requeued));
     object.number("deleted", summary.count(Event::Deleted));
     object.number("cancelled", summary.count(Event::Cancelled));

@@ -55,7 +55,8 @@ mod tests {
     }
     #[test]
     fn names_of_other_systems_get_the_name_of_the_object_at_hand() {
-        let job = ["id", "topic", "delay", "at", "ttr", "max_attempts", "retry", "callback", "body"];
+        let job =
+            ["id", "topic", "delay", "at", "ttr", "max_attempts", "retry", "expire", "callback", "body"];
         let pop = ["topics", "max", "wait", "ttr", "worker"];
         for (name, known, expected) in [
             ("payload", &job[..], "; did you mean body?"),
@@ -66,7 +67,12 @@ mod tests {
             ("timeout", &pop, "; did you mean wait?"),
             ("visibility-timeout", &pop, "; did you mean ttr?"),
             ("Queue", &pop, "; did you mean topics?"),
-            ("ttl", &job, ": a job does not expire; ttr is how long a worker has it"),
+            (
+                "ttl",
+                &job,
+                "; did you mean expire, after which the job is not delivered any more (ttr is how long a worker has it)?",
+            ),
+            ("retention", &job, ": a job stays until it is finished or deleted, or until its expire"),
             ("ttl", &pop, "; did you mean ttr?"),
             ("priority", &pop, "; its fields are topics, max, wait, ttr, worker"),
         ] {

@@ -11,8 +11,8 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::job::{
-    Actor, Delay, DurationError, JobId, MAX_ATTEMPTS_LIMIT, Reason, Receipt, RetrySchedule, TimeError,
-    Timestamp, Topic, Ttr, ValueError, format_seconds, parse_duration,
+    Actor, Delay, DurationError, Expire, JobId, MAX_ATTEMPTS_LIMIT, OnExpiry, Reason, Receipt, RetrySchedule,
+    TimeError, Timestamp, Topic, Ttr, ValueError, format_seconds, parse_duration,
 };
 
 /// The value, or how to correct it.
@@ -169,6 +169,24 @@ fn not_a_timestamp(json: &str) -> String {
     };
     let timestamp = Timestamp::from_millis(unix_ms as i64);
     format!("must be an RFC 3339 string, not a number; this moment is \"{timestamp}\"")
+}
+
+/// A duration of at most ten years after the due time, or a moment.
+pub fn expire(raw: &RawValue) -> ParseResult<Expire> {
+    // A date has a dash behind its year.
+    let is_date = |text: &str| {
+        text.find(|c: char| !c.is_ascii_digit()).is_some_and(|at| at > 0 && text[at..].starts_with('-'))
+    };
+    match raw.get().strip_prefix('"').is_some_and(is_date) {
+        true => timestamp(raw).map(Expire::At),
+        false => delay(raw, Delay::LONGEST).map(Expire::After),
+    }
+}
+
+pub fn on_expiry(raw: &RawValue) -> ParseResult<OnExpiry> {
+    let text = text(raw)?;
+    let named = OnExpiry::ALL.into_iter().find(|named| named.as_str() == text);
+    named.ok_or_else(|| "must be \"dead\" or \"delete\"".to_owned())
 }
 
 pub fn job_id(raw: &RawValue) -> ParseResult<JobId> {

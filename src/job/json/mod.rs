@@ -2,6 +2,7 @@
 //! values of headers and without those members that the API computes. Knows no file and no notice.
 
 mod callback;
+mod expiry;
 mod history;
 mod values;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 pub use callback::CallbackJson;
+use expiry::ExpiryJson;
 use history::{EntryJson, parse_actor, parse_history};
 pub use values::{Moment, Seconds, decode_other, encode_other};
 use values::{decode_bytes, encode_bytes};
@@ -39,6 +41,8 @@ pub struct JobJson {
     retry: Vec<Seconds>,
     #[serde(default, skip_serializing_if = "is_false")]
     require_receipt: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expiry: Option<ExpiryJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reserved_at: Option<Moment>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,7 +94,7 @@ impl JobJson {
     /// A job without its body and without what only an export has.
     #[must_use]
     pub fn new(job: &Job) -> Self {
-        let JobSpec { ttr, max_attempts, retry, require_receipt, callback, trace } = &job.spec;
+        let JobSpec { ttr, max_attempts, retry, require_receipt, expiry, callback, trace } = &job.spec;
         let history: Vec<EntryJson> = job.history.entries().map(|entry| EntryJson::new(&entry)).collect();
         let says_all = parse_history(&history).is_ok_and(|parsed| parsed == job.history);
         Self {
@@ -104,6 +108,7 @@ impl JobJson {
             max_attempts: *max_attempts,
             retry: retry.steps().iter().copied().map(Seconds).collect(),
             require_receipt: *require_receipt,
+            expiry: expiry.zip(job.expires_at).map(|(expiry, at)| ExpiryJson::new(expiry, at)),
             reserved_at: job.reserved_at().map(Moment),
             reserved_by: job.reserved_by().map(|by| by.as_str().to_owned()),
             reserved_until: job.reserved_until().map(Moment),
@@ -132,12 +137,14 @@ impl JobJson {
             Some(stored) => History::from_stored(&decode_bytes(stored)?),
             None => parse_history(&self.history)?,
         };
+        let (expiry, expires_at) = self.expiry.map(ExpiryJson::into_expiry).transpose()?.unzip();
         let steps = self.retry.iter().map(|step| step.0).collect();
         let spec = JobSpec {
             ttr: Ttr::new(self.ttr.0).map_err(|error| format!("its ttr {error}"))?,
             max_attempts: self.max_attempts,
             retry: RetrySchedule::new(steps).map_err(|error| format!("its retry {error}"))?,
             require_receipt: self.require_receipt,
+            expiry,
             callback: self.callback.map(CallbackJson::into_callback).transpose()?.map(Arc::new),
             trace: parse_trace(self.traceparent.as_deref(), self.tracestate.as_deref())?,
         };
@@ -152,6 +159,7 @@ impl JobJson {
             state,
             created_at: self.created_at.0,
             due_at: self.due_at.0,
+            expires_at,
             spec,
             attempts: self.attempts,
             reason: self.reason.as_deref().map(parse_reason).transpose()?,

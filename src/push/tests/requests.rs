@@ -24,6 +24,7 @@ fn reservation() -> Reservation {
         state: JobState::Ready,
         created_at: Timestamp::from_millis(1_795_325_000_000),
         due_at: Timestamp::from_millis(1_795_327_800_000),
+        expires_at: None,
         spec: JobSpec { trace: TraceContext::parse(SPAN, Some("a=1,b=2")), ..JobSpec::default() },
         attempts: 1,
         reason: None,

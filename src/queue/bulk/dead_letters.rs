@@ -3,7 +3,7 @@
 use futures_util::future::try_join_all;
 
 use crate::{
-    job::{Actor, Due, Job, JobId, State, Timestamp, Topic, TopicFilter},
+    job::{Actor, Job, JobId, State, Timestamp, Topic, TopicFilter},
     metrics::Event,
     queue::{
         bulk::{SLICE, parts_of},
@@ -11,8 +11,13 @@ use crate::{
         error::Result,
         service::Queue,
     },
-    store::{ChangeJob, Changed, JobChange, JobFilter, ListPosition, ListedJob, Order, SeenJob, Steps},
+    store::{
+        ChangeJob, Changed, JobChange, JobFilter, ListPosition, ListedJob, Order, Requeue, SeenJob, Steps,
+    },
 };
+
+/// Most bytes of the bodies of a page with more than one job.
+const PAGE_BYTES: u64 = 8 << 20;
 
 /// A position in the list of dead letters: behind this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,14 +51,27 @@ struct Slice {
     next: Option<ListPosition>,
 }
 
+/// How many of the first jobs a page takes that has bodies of so many bytes already. The first job of a page always fits.
+fn fitting(listed: &[ListedJob], bytes: &mut u64) -> usize {
+    for (n, job) in listed.iter().enumerate() {
+        if *bytes > 0 && *bytes + job.body_bytes > PAGE_BYTES {
+            return n;
+        }
+        *bytes += job.body_bytes;
+    }
+    listed.len()
+}
+
 impl Queue {
-    /// Up to `limit` dead letters after `after`, ordered by time of death and id. One that moves while the page is read is
-    /// left out.
+    /// Up to `limit` dead letters after `after`, ordered by time of death and id, and as many as fit a page by the length of
+    /// their bodies. One that moves while the page is read is left out.
     ///
     /// # Errors
     /// The store's.
     pub async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<DeadPage> {
+        let _permit = self.read_permits.acquire().await?;
         let (filter, mut page) = (dead_of(topic), DeadPage { jobs: Vec::new(), next: None });
+        let mut bytes = 0;
         let (mut last, mut position) = (after.cloned(), after.map(behind));
         loop {
             // One more shows whether there is a next page.
@@ -61,9 +79,12 @@ impl Queue {
             let mut list = self.store.list(&filter, Order::Ascending, position.as_ref(), left + 1).await?;
             let has_more = list.jobs.len() > left;
             list.jobs.truncate(left);
+            let fit = fitting(&list.jobs, &mut bytes);
+            let is_full = fit < list.jobs.len();
+            list.jobs.truncate(fit);
             last = list.jobs.last().map(cursor_at).or(last);
             page.jobs.extend(self.read_bodies(&list.jobs).await?);
-            if has_more && page.jobs.len() == limit {
+            if is_full || has_more && page.jobs.len() == limit {
                 page.next = last;
                 return Ok(page);
             }
@@ -93,7 +114,8 @@ impl Queue {
     /// # Errors
     /// The store's; jobs requeued until then stay requeued.
     pub async fn requeue_dead(&self, topic: &Topic, limit: usize, by: Option<&Actor>) -> Result<usize> {
-        let requeue = DeadChange { change: JobChange::Requeue(Due::default()), event: Event::Requeued, by };
+        let requeue =
+            DeadChange { change: JobChange::Requeue(Requeue::default()), event: Event::Requeued, by };
         self.change_oldest_dead(topic, limit, &requeue).await
     }
 

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    job::{Delay, Due, OperationId, State, Timestamp},
-    store::{ChangeJob, JobChange, JobFilter, ListedJob, Order, SeenJob, moment_of},
+    job::{Delay, Due, ExpiryChange, OperationId, State, Timestamp},
+    store::{ChangeJob, JobChange, JobFilter, ListedJob, Order, Requeue, SeenJob, moment_of},
 };
 
 /// A request for a bulk operation.
@@ -18,6 +18,8 @@ pub struct BulkRequest {
     pub action: BulkAction,
     /// The jobs.
     pub filter: JobFilter,
+    /// Another expiry for those that are requeued.
+    pub expiry: ExpiryChange,
     /// The jobs are spread over this time after the moment that the action sets.
     pub spread: Option<Duration>,
     /// Most jobs to change; `None` for a dry run, which only counts them.
@@ -91,7 +93,7 @@ impl BulkRequest {
                 let moved = moved.clamp(0, Timestamp::MAX.as_millis());
                 JobChange::Reschedule(Due::At(Timestamp::from_millis(moved)))
             }
-            BulkAction::Requeue(due) => JobChange::Requeue(later(due)),
+            BulkAction::Requeue(due) => JobChange::Requeue(Requeue { due: later(due), expiry: self.expiry }),
         };
         ChangeJob { seen: SeenJob::new(job), change }
     }

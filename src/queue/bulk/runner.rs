@@ -262,6 +262,7 @@ mod tests {
             state: JobState::Dead(now),
             created_at: now,
             due_at: now,
+            expires_at: None,
             spec: JobSpec::default(),
             attempts: 1,
             reason: None,

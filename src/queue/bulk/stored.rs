@@ -15,7 +15,10 @@ use super::{
     request::{BulkAction, BulkRequest},
 };
 use crate::{
-    job::{Body, Delay, Due, History, OperationId, State, Timestamp, Topic, json::JobJson},
+    job::{
+        Body, Delay, Due, Expire, ExpiryChange, History, OnExpiry, OperationId, State, Timestamp, Topic,
+        json::JobJson,
+    },
     store::{JobFilter, ListedJob, Notice, NoticeContent},
 };
 
@@ -89,10 +92,21 @@ enum StoredAction {
     RequeueAfterMs(u64),
 }
 
+/// A change of the expiry; what happens at the expiry stays if it is not named.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum StoredExpiry {
+    Clear,
+    AfterMs(u64, Option<String>),
+    AtMs(i64, Option<String>),
+}
+
 #[derive(Serialize, Deserialize)]
 struct StoredRequest {
     action: StoredAction,
     filter: StoredFilter,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expiry: Option<StoredExpiry>,
     spread_ms: Option<u64>,
     limit: Option<u64>,
     by: String,
@@ -128,7 +142,7 @@ struct StoredJob {
 
 impl StoredRequest {
     fn new(request: &BulkRequest) -> Self {
-        let BulkRequest { id: _, action, filter, spread, limit, by } = request;
+        let BulkRequest { id: _, action, filter, expiry, spread, limit, by } = request;
         let action = match action {
             BulkAction::Delete => StoredAction::Delete,
             BulkAction::Reschedule(Due::At(at)) => StoredAction::RescheduleAtMs(at.as_millis()),
@@ -140,6 +154,7 @@ impl StoredRequest {
         Self {
             action,
             filter: StoredFilter::new(filter),
+            expiry: StoredExpiry::new(*expiry),
             spread_ms: spread.map(millis),
             limit: *limit,
             by: by.to_string(),
@@ -160,10 +175,38 @@ impl StoredRequest {
             id: None,
             action,
             filter: self.filter.read()?,
+            expiry: self.expiry.map_or(Some(ExpiryChange::Keep), StoredExpiry::read)?,
             spread: self.spread_ms.map(Duration::from_millis),
             limit: self.limit,
             by: self.by.into(),
         })
+    }
+}
+
+impl StoredExpiry {
+    fn new(change: ExpiryChange) -> Option<Self> {
+        let name = |on_expiry: Option<OnExpiry>| on_expiry.map(|named| named.as_str().to_owned());
+        match change {
+            ExpiryChange::Keep => None,
+            ExpiryChange::Clear => Some(Self::Clear),
+            ExpiryChange::Set(Expire::After(delay), on_expiry) => {
+                Some(Self::AfterMs(millis_of(delay), name(on_expiry)))
+            }
+            ExpiryChange::Set(Expire::At(moment), on_expiry) => {
+                Some(Self::AtMs(moment.as_millis(), name(on_expiry)))
+            }
+        }
+    }
+
+    fn read(self) -> Option<ExpiryChange> {
+        let (expire, name) = match self {
+            Self::Clear => return Some(ExpiryChange::Clear),
+            Self::AfterMs(ms, name) => (Expire::After(Delay::new(Duration::from_millis(ms)).ok()?), name),
+            Self::AtMs(ms, name) => (Expire::At(Timestamp::from_millis(ms)), name),
+        };
+        let find = |name: String| OnExpiry::ALL.into_iter().find(|named| named.as_str() == name);
+        let on_expiry = name.map_or(Some(None), |name| find(name).map(Some))?;
+        Some(ExpiryChange::Set(expire, on_expiry))
     }
 }
 

@@ -30,6 +30,7 @@ impl Codec {
             topic,
             due_at: Timestamp::from_millis(1_800_000_000_000),
             created_at: Timestamp::from_millis(1_800_000_000_000),
+            expires_at: None,
             spec: JobSpec::default(),
             attempts: 0,
             fingerprint: Fingerprint([7; 16]),

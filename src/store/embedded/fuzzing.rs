@@ -23,7 +23,7 @@ pub fn fuzz_record(data: &[u8]) {
     let columns = RecordColumns { key, id, topic, head: &again };
     assert_eq!(columns.decode_record(body).as_ref(), Ok(&record), "what is written reads back");
     assert!(
-        RecordColumns { key: RowKey::from_bits(8), ..columns }.verify_and_read_host().is_err(),
+        RecordColumns { key: RowKey::from_bits(8), ..columns }.verify_and_read_parts().is_err(),
         "a record is of its key alone"
     );
 }

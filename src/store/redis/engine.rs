@@ -93,6 +93,7 @@ impl Redis {
             lost_pops,
             canceller: canceller.clone(),
         };
+        let promoter = Promoter::new(shards.clone(), notifier.clone(), compaction.clone());
         let steps = StepRunner { shards: shards.clone(), notifier: notifier.clone(), compaction, canceller };
         let counts = CountsReader::new(shards.clone());
         let redis = Self {
@@ -102,7 +103,7 @@ impl Redis {
             probe,
             finisher: Finisher::new(shards.clone()),
             steps,
-            promoter: Promoter::new(shards.clone(), notifier.clone()),
+            promoter,
             topic_reader: TopicReader::new(shards.clone(), settings.clone(), counts.clone()),
             lister: JobLister::new(shards.clone(), counts),
             notices: SharedNotices::new(shards.clone()),

@@ -20,6 +20,7 @@ pub fn fuzz_record(data: &[u8]) {
         due: Due::At(job.due_at),
         spec: job.spec.clone(),
         fingerprint: Fingerprint([7; 16]),
+        is_paused: false,
         body: job.body.clone(),
     };
     let decoded =

@@ -9,6 +9,7 @@
 //! | `{p:k}:counts` | HASH of `d` `v` `x` (delayed, reserved, dead) and topic, or `r` (ready) and outlet, to a count; `#` counts announcements; `!` is the mark of the store, or the fence that stops changes while a shard is moved to other servers |
 //! | `{p:k}:replay` | HASH of replay slot to the sequence number and reply of its last call |
 //! | `{p:k}:dead_by_time` | ZSET of dead ids by moment of death |
+//! | `{p:k}:expiries` | ZSET of the delayed and ready ids that expire, by when they do |
 //! | `{p:k}:broken` | HASH of broken records that were set aside |
 //! | `{p:k}:timeline` | HASH of `m` or `h`, the number of a minute or hour since the epoch in four bytes, and topic, to the number of delayed jobs due in it |
 //! | `{p:k}:ready:<outlet>` | LIST of generation, moment and id |
@@ -30,12 +31,13 @@ use crate::job::{JobId, Outlet, State, Topic};
 /// A shard's number, from 0.
 pub type Shard = u16;
 
-/// An index of a shard: a sorted set of all jobs in a state, by a moment of each in milliseconds. A state has at most one.
+/// An index of a shard: a sorted set of jobs by a moment of each in milliseconds. A state has at most one of all its jobs.
 #[derive(Debug)]
 pub struct Index {
     /// The last part of its key, by which faults name it, too.
     pub name: &'static str,
-    pub state: State,
+    /// The state whose jobs are all in it; `None` for the delayed and ready jobs that have the moment.
+    pub state: Option<State>,
     /// The variable of its key in scripts.
     pub variable: &'static str,
     /// The field of a decoded record (`scripts/record.lua`) that has the moment.
@@ -45,10 +47,11 @@ pub struct Index {
 /// All indexes, in the order in which scripts get their keys. `scripts/mod.rs` writes them into the scripts. What puts a whole
 /// job, sets one aside, indexes one again, verifies, mends or compares sizes goes through all rows. A script that changes the
 /// state of a job names the index that it changes.
-pub const INDEXES: [Index; 3] = [
-    Index { name: "due", state: State::Delayed, variable: "DUE", moment: "due" },
-    Index { name: "leases", state: State::Reserved, variable: "LEASES", moment: "till" },
-    Index { name: "dead_by_time", state: State::Dead, variable: "DEAD_BY_TIME", moment: "died" },
+pub const INDEXES: [Index; 4] = [
+    Index { name: "due", state: Some(State::Delayed), variable: "DUE", moment: "due" },
+    Index { name: "leases", state: Some(State::Reserved), variable: "LEASES", moment: "till" },
+    Index { name: "dead_by_time", state: Some(State::Dead), variable: "DEAD_BY_TIME", moment: "died" },
+    Index { name: "expiries", state: None, variable: "EXPIRIES", moment: "expires" },
 ];
 
 /// The keys of a shard that are not indexes, in the order in which scripts get them, before the indexes.
@@ -116,7 +119,7 @@ impl ShardKeys {
     /// The index of the jobs in a state. Ready jobs have lists in its place.
     pub fn index(&self, state: State) -> &Key {
         let mut all = INDEXES.iter().zip(&self.indexes);
-        all.find(|(index, _)| index.state == state).expect("only ready jobs have no index").1
+        all.find(|(index, _)| index.state == Some(state)).expect("only ready jobs have no index").1
     }
 
     /// The list of an outlet's ready jobs.

@@ -16,6 +16,10 @@ pub mod code {
     pub const REFUSED: i64 = 5;
     pub const NOT_RESERVED: i64 = 6;
     pub const RECEIPT_REQUIRED: i64 = 7;
+    /// The job would expire before it is due.
+    pub const EXPIRES_FIRST: i64 = 8;
+    /// The expiry of a dead letter has passed.
+    pub const EXPIRED: i64 = 9;
 }
 
 /// The values of one reply, in order.

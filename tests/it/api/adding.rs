@@ -228,8 +228,22 @@ async fn trap_deleted_and_added_again_is_delivered_once_at_the_new_time(engine: 
 
 async fn a_paused_intake_refuses_adds(engine: Engine) {
     let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
     api.send("POST", "/topics/t/pause", r#"{"intake":true}"#).await.expect(200);
-    api.send("POST", "/jobs", r#"{"topic":"t"}"#).await.expect_problem(409, "intake_paused");
+    for (body, code) in [
+        (r#"{"topic":"t"}"#, "intake_paused"),
+        (r#"{"topic":"t","id":"b"}"#, "intake_paused"),
+        (r#"{"topic":"t","id":"a","delay":5}"#, "job_exists"),
+    ] {
+        api.send("POST", "/jobs", body).await.expect_problem(409, code);
+    }
+    let repeat = api.send("POST", "/jobs", r#"{"topic":"t","id":"a"}"#).await.expect(200);
+    assert_eq!(repeat.header("idempotent-replayed"), "true", "it was accepted before the pause");
+    let batch = r#"{"jobs":[{"topic":"t","id":"a"},{"topic":"t","id":"b"},{"topic":"u","id":"c"}]}"#;
+    let results = api.send("POST", "/batch/jobs", batch).await.expect(200).json();
+    let results = results["results"].as_array().expect("a list").clone();
+    assert_eq!(results.iter().map(|one| &one["status"]).collect::<Vec<_>>(), [200, 409, 201]);
+    api.get("/jobs/b").await.expect_problem(404, "job_not_found");
     api.post("/topics/t/resume").await.expect(200);
     api.add(r#"{"topic":"t"}"#).await;
 }

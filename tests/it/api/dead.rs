@@ -24,6 +24,7 @@ on_every_engine!(
     a_bulk_delete_removes_only_dead_letters,
     a_bulk_delete_spares_those_that_die_meanwhile,
     a_bulk_delete_deletes_none_in_place_of_one_that_moved,
+    a_page_of_large_bodies_is_short,
     invalid_requests_are_refused,
 );
 
@@ -128,6 +129,19 @@ async fn dead_letters_of_one_moment_are_listed_by_id(engine: Engine) {
     }
     let page = api.get("/topics/t/dead?limit=2").await.json();
     assert_eq!(page["jobs"][1]["body"], "body of a");
+}
+
+async fn a_page_of_large_bodies_is_short(engine: Engine) {
+    let api = Api::new(engine).await;
+    let body = "x".repeat(256 * 1_024 - 2);
+    for n in 0..34 {
+        api.add(&format!(r#"{{"topic":"t","id":"{n:02}","body":"{body}"}}"#)).await;
+        api.bury("t").await;
+    }
+    let page = api.get("/topics/t/dead?limit=100").await.expect(200).json();
+    assert_eq!(page["jobs"].as_array().map(Vec::len), Some(32), "8 MiB of bodies");
+    let rest = listed(&api, &format!("/topics/t/dead?limit=100&cursor={}", text(&page["next_cursor"]))).await;
+    assert_eq!(rest, ["32", "33"]);
 }
 
 async fn a_page_leaves_out_what_moves_while_it_is_read(engine: Engine) {

@@ -77,7 +77,10 @@ async fn misspelt_fields_and_parameters_get_a_suggestion(engine: Engine) {
         ("delaySeconds", "; did you mean delay?"),
         ("visibilityTimeout", "; did you mean ttr?"),
         ("retries", "; did you mean max_attempts, which counts the first attempt as well?"),
-        ("ttl", ": a job does not expire; ttr is how long a worker has it"),
+        (
+            "ttl",
+            "; did you mean expire, after which the job is not delivered any more (ttr is how long a worker has it)?",
+        ),
         (
             "priority",
             ": jobs have no priority; use one topic for each urgency, and pop the most urgent first",
@@ -89,7 +92,8 @@ async fn misspelt_fields_and_parameters_get_a_suggestion(engine: Engine) {
     }
     let problem =
         api.send("POST", "/jobs", r#"{"topic":"t","xyzzy":1}"#).await.expect_problem(422, "invalid_job");
-    let known = "id, topic, delay, at, ttr, max_attempts, retry, callback, traceparent, tracestate, body";
+    let known = "id, topic, delay, at, ttr, max_attempts, retry, expire, on_expiry, callback, \
+                 traceparent, tracestate, body";
     assert_eq!(first(&problem), format!("is not a field of this object; its fields are {known}"));
     for (target, meant) in [("/topics/t/pop?wiat=5", "wait"), ("/topics/t/pop?waits=5", "wait")] {
         let problem = api.get(target).await.expect_problem(400, "invalid_parameter");

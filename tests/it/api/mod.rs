@@ -15,6 +15,7 @@ mod contract;
 mod dashboard;
 mod dead;
 mod endpoints;
+mod expiring;
 mod failures;
 mod history;
 mod limits;

@@ -199,6 +199,7 @@ async fn a_batch_is_answered_in_order_and_equal_ids_in_it_are_seen(fixture: Stor
             Added::Created(job) => format!("created {}", job.id),
             Added::Replayed(job) => format!("replayed {}", job.id),
             Added::Exists { state, .. } => format!("exists {state}"),
+            Added::ExpiresFirst | Added::IntakePaused => format!("{outcome:?}"),
         })
         .collect();
     assert_eq!(words, ["created a", "created b", "replayed a", "exists ready", "created c"]);

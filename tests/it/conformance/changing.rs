@@ -3,8 +3,8 @@
 use linger::{
     job::{Due, Job, JobState, Reason, State, Timestamp},
     store::{
-        AddJob, ChangeJob, Changed, Deleted, Finished, JobChange, Minute, MoveKind, SeenJob, Span, Steps,
-        Store, Totals,
+        AddJob, ChangeJob, Changed, Deleted, Finished, JobChange, Minute, MoveKind, Requeue, SeenJob, Span,
+        Steps, Store, Totals,
     },
 };
 
@@ -36,10 +36,10 @@ async fn each_change_applies_to_its_states_only(fixture: StoreFixture) {
     let store = &*fixture.store;
     let past = Timestamp::from_millis(fixture.now().as_millis() - 5);
     let changes = [
-        (JobChange::Requeue(Due::At(past)), &[State::Dead][..]),
-        (JobChange::Requeue(Due::At(fixture.now().after(seconds(3)))), &[State::Dead]),
-        (JobChange::Requeue(Due::After(delay(seconds(3)))), &[State::Dead]),
-        (JobChange::Requeue(Due::After(delay(seconds(0)))), &[State::Dead]),
+        (JobChange::Requeue(Due::At(past).into()), &[State::Dead][..]),
+        (JobChange::Requeue(Due::At(fixture.now().after(seconds(3))).into()), &[State::Dead]),
+        (JobChange::Requeue(Due::After(delay(seconds(3))).into()), &[State::Dead]),
+        (JobChange::Requeue(Due::After(delay(seconds(0))).into()), &[State::Dead]),
         (JobChange::Reschedule(Due::At(past)), &[State::Delayed, State::Ready]),
         (JobChange::Reschedule(Due::After(delay(seconds(3)))), &[State::Delayed, State::Ready]),
         (JobChange::Delete, &State::ALL),
@@ -58,10 +58,12 @@ async fn each_change_applies_to_its_states_only(fixture: StoreFixture) {
             assert_eq!(changed, Changed::Done, "{how:?} {name}");
             let expected = match how {
                 JobChange::Delete => None,
-                JobChange::Reschedule(Due::At(at)) | JobChange::Requeue(Due::At(at)) if at == past => {
+                JobChange::Reschedule(due) | JobChange::Requeue(Requeue { due, .. })
+                    if due == Due::At(past) =>
+                {
                     Some((State::Ready, fixture.now()))
                 }
-                JobChange::Requeue(Due::After(wait)) if wait == delay(seconds(0)) => {
+                JobChange::Requeue(Requeue { due, .. }) if due == Due::After(delay(seconds(0))) => {
                     Some((State::Ready, fixture.now()))
                 }
                 JobChange::Requeue(_) | JobChange::Reschedule(_) => {
@@ -154,7 +156,7 @@ async fn a_requeued_dead_letter_starts_again(fixture: StoreFixture) {
     fixture.clock.advance(seconds(1));
     fixture.notifications.take_ready();
     assert_eq!(
-        change_now(store, "b", JobChange::Requeue(Due::After(delay(seconds(0))))).await,
+        change_now(store, "b", JobChange::Requeue(Due::After(delay(seconds(0))).into())).await,
         Changed::Done
     );
     let outlet = outlet_to(store, "t", URLS[0]);
@@ -172,7 +174,7 @@ async fn a_requeued_dead_letter_starts_again(fixture: StoreFixture) {
     assert_eq!(one(store.reserve(&outlet, &claims(1), Wait::No).await.expect("reserves")).job.attempts, 1);
     fixture.notifications.take_due_in();
     assert_eq!(
-        change_now(store, "a", JobChange::Requeue(Due::After(delay(seconds(30))))).await,
+        change_now(store, "a", JobChange::Requeue(Due::After(delay(seconds(30))).into())).await,
         Changed::Done
     );
     assert!(fixture.notifications.take_due_in().iter().any(|after| *after <= seconds(30)));
@@ -218,7 +220,7 @@ async fn results_are_in_the_order_of_the_jobs(fixture: StoreFixture) {
                 State::Delayed => JobChange::Reschedule(Due::After(delay(seconds(5)))),
                 State::Ready => JobChange::Reschedule(Due::After(delay(seconds(6)))),
                 State::Reserved => JobChange::Delete,
-                State::Dead => JobChange::Requeue(Due::After(delay(seconds(7)))),
+                State::Dead => JobChange::Requeue(Due::After(delay(seconds(7))).into()),
             };
             jobs.push(ChangeJob { seen, change });
             expected.push(result);
@@ -250,7 +252,7 @@ async fn a_repeated_job_is_changed_once(fixture: StoreFixture) {
     add(store, job("ready")).await;
     let mut jobs = Vec::new();
     for (name, first) in [
-        ("dead", JobChange::Requeue(Due::After(delay(seconds(0))))),
+        ("dead", JobChange::Requeue(Due::After(delay(seconds(0))).into())),
         ("delayed", JobChange::Reschedule(Due::After(delay(seconds(7))))),
         ("ready", JobChange::Delete),
     ] {
@@ -274,7 +276,7 @@ async fn a_large_call_changes_the_jobs_of_every_outlet(fixture: StoreFixture) {
     for state in [State::Dead, State::Delayed, State::Ready, State::Reserved] {
         for listed in in_state(store, state).await {
             let change = match state {
-                State::Dead => JobChange::Requeue(Due::After(delay(seconds(20)))),
+                State::Dead => JobChange::Requeue(Due::After(delay(seconds(20))).into()),
                 State::Delayed | State::Ready => JobChange::Reschedule(Due::After(delay(seconds(20)))),
                 State::Reserved => JobChange::Delete,
             };
@@ -316,8 +318,8 @@ async fn counts_and_timelines_follow(fixture: StoreFixture) {
     change_now(store, "ready-00", JobChange::Reschedule(at(2))).await;
     assert_counts([0, 0, 1], [3, 3, 3, 3]).await;
     let wait = next_minute.start().since(fixture.now());
-    change_now(store, "dead-00", JobChange::Requeue(Due::After(delay(wait)))).await;
-    change_now(store, "dead-01", JobChange::Requeue(Due::After(delay(seconds(0))))).await;
+    change_now(store, "dead-00", JobChange::Requeue(Due::After(delay(wait)).into())).await;
+    change_now(store, "dead-01", JobChange::Requeue(Due::After(delay(seconds(0))).into())).await;
     assert_counts([1, 0, 1], [4, 4, 3, 1]).await;
     for name in ["dead-02", "reserved-00", "ready-01", "delayed-01", "dead-00"] {
         assert_eq!(change_now(store, name, JobChange::Delete).await, Changed::Done);
@@ -333,7 +335,7 @@ async fn changes_are_there_after_the_store_is_opened_again(mut fixture: StoreFix
     change_now(&*store, "delayed-00", JobChange::Reschedule(Due::default())).await;
     change_now(&*store, "ready-00", JobChange::Reschedule(Due::After(delay(seconds(5))))).await;
     change_now(&*store, "reserved-00", JobChange::Delete).await;
-    change_now(&*store, "dead-00", JobChange::Requeue(Due::After(delay(seconds(9))))).await;
+    change_now(&*store, "dead-00", JobChange::Requeue(Due::After(delay(seconds(9))).into())).await;
     drop(store);
     let mut before = Vec::new();
     for state in State::ALL {

@@ -23,7 +23,7 @@ fn every_change() -> [JobChange; 4] {
         JobChange::Delete,
         JobChange::Reschedule(Due::default()),
         JobChange::Reschedule(Due::After(delay(seconds(77)))),
-        JobChange::Requeue(after(seconds(0))),
+        JobChange::Requeue(after(seconds(0)).into()),
     ]
 }
 

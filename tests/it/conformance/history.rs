@@ -185,7 +185,7 @@ async fn requeues_and_new_due_times_are_remembered_with_their_actor(fixture: Sto
     let held = reserve(store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     expected.push(attempt((1, fixture.now(), None), millis(0), AttemptEnd::Buried, None));
-    let changes = change(&see(store, "a").await, JobChange::Requeue(after(seconds(3))));
+    let changes = change(&see(store, "a").await, JobChange::Requeue(after(seconds(3)).into()));
     assert_eq!(store.change(changes, Some(&actor("bulk"))).await.expect("answers"), [Changed::Done]);
     expected.push(entry(&HistoryEvent::Requeued, Some("bulk")));
     assert_eq!(history(store, "a").await, expected);

@@ -9,6 +9,8 @@ mod concurrent;
 mod counting;
 mod dead;
 mod ending;
+mod expiring;
+mod expiry_changes;
 mod guards;
 mod history;
 mod listing;

@@ -1,7 +1,7 @@
 //! Patching: rescheduling and the other fields of a patch.
 
 use linger::{
-    job::{Due, Job, State},
+    job::{Due, Expire, Expiry, ExpiryChange, Job, OnExpiry, State},
     store::{AddJob, Added, Patch, Patched, Steps},
 };
 
@@ -49,12 +49,20 @@ async fn every_field_can_be_changed_and_the_rest_stays(fixture: StoreFixture) {
         ttr: Some(ttr(7)),
         max_attempts: Some(3),
         retry: Some(retry(&[1, 2])),
+        expiry: ExpiryChange::Set(Expire::After(delay(seconds(5))), None),
         body: Some(body("[\"longer than it was before\"]")),
     };
     let changed = patch(&fixture, "a", change).await;
     let expected = Job {
         due_at: fixture.now().after(seconds(99)),
-        spec: JobSpec { ttr: ttr(7), max_attempts: 3, retry: retry(&[1, 2]), ..JobSpec::default() },
+        expires_at: Some(fixture.now().after(seconds(104))),
+        spec: JobSpec {
+            ttr: ttr(7),
+            max_attempts: 3,
+            retry: retry(&[1, 2]),
+            expiry: Some(Expiry { expire: Expire::After(delay(seconds(5))), on_expiry: OnExpiry::Dead }),
+            ..JobSpec::default()
+        },
         body: body("[\"longer than it was before\"]"),
         history: changed.history.clone(),
         ..added

@@ -48,7 +48,7 @@ async fn steps_of_all_kinds_are_applied_in_their_order(fixture: StoreFixture) {
     let steps = vec![
         step("held", StepAction::Touch(held.clone(), None)),
         step("waits", StepAction::Patch(soon)),
-        step("waits", StepAction::Requeue(Due::default())),
+        step("waits", StepAction::Requeue(Due::default().into())),
         step("listed", change(store, "listed", JobChange::Reschedule(after(seconds(90)))).await),
         step("listed", change(store, "listed", JobChange::Delete).await),
         step("cancelled", StepAction::Cancel(cancelled.clone())),
@@ -56,7 +56,7 @@ async fn steps_of_all_kinds_are_applied_in_their_order(fixture: StoreFixture) {
         step("cancelled", StepAction::Cancel(cancelled)),
         step("held", StepAction::Bury(held.clone(), None)),
         step("held", StepAction::Release(held, Release::default())),
-        step("held", StepAction::Requeue(after(seconds(9)))),
+        step("held", StepAction::Requeue(after(seconds(9)).into())),
         step("held", StepAction::Delete),
         step("held", StepAction::Delete),
     ];
@@ -119,7 +119,7 @@ async fn steps_of_no_job_change_nothing(fixture: StoreFixture) {
             held(|receipt| StepAction::Touch(receipt, None)),
             held(|receipt| StepAction::Bury(receipt, None)),
             step("nothing", StepAction::Patch(Patch::default())),
-            step("nothing", StepAction::Requeue(Due::default())),
+            step("nothing", StepAction::Requeue(Due::default().into())),
             step("nothing", StepAction::Delete),
         ])
         .await

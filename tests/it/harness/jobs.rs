@@ -79,6 +79,7 @@ pub fn job(name: &str) -> AddJob {
         due: Due::default(),
         spec: JobSpec::default(),
         fingerprint: Fingerprint([7; 16]),
+        is_paused: false,
         body: body("{\"n\":1}"),
     }
 }

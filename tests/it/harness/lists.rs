@@ -55,7 +55,7 @@ pub fn dead_filter(name: &str) -> JobFilter {
 /// Requeues the oldest dead letters of a topic, up to `limit`, without delay. Returns how many.
 pub async fn requeue_oldest(store: &dyn Store, name: &str, limit: usize) -> usize {
     let oldest = dead_of(store, name).await.into_iter().take(limit);
-    let requeue = JobChange::Requeue(Due::default());
+    let requeue = JobChange::Requeue(Due::default().into());
     let jobs: Vec<_> =
         oldest.flat_map(|listed| change(&SeenJob::new(&listed.job), requeue.clone())).collect();
     let count = jobs.len();

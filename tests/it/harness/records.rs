@@ -2,9 +2,9 @@
 
 use linger::{
     job::{
-        Actor, AttemptEnd, Attributes, CallRate, Fingerprint, History, HistoryEntry, HistoryEvent, Job,
-        JobState, Reason, Receipt, Reserved, SecretId, SigningKey, SigningSecret, Tag, Timestamp,
-        TopicCallback, TopicSettings,
+        Actor, AttemptEnd, Attributes, CallRate, Expire, Expiry, Fingerprint, History, HistoryEntry,
+        HistoryEvent, Job, JobState, OnExpiry, Reason, Receipt, Reserved, SecretId, SigningKey,
+        SigningSecret, Tag, Timestamp, TopicCallback, TopicSettings,
     },
     store::{JobRecord, Store, TopicConfig, TopicRecord},
 };
@@ -38,6 +38,7 @@ pub fn record(fixture: &StoreFixture, name: &str) -> JobRecord {
             state: JobState::Ready,
             created_at: hour_ago,
             due_at: hour_ago,
+            expires_at: None,
             spec: added.spec,
             attempts: 0,
             reason: None,
@@ -99,7 +100,10 @@ pub fn full_record(fixture: &StoreFixture, name: &str) -> JobRecord {
         reason: Reason::new("psp timeout"),
     };
     record.job.history.push(&HistoryEntry { at: record.job.created_at, by: Actor::parse("w").ok(), event });
-    record.other.set(Tag::EXPIRE, Some(b"of a later version"));
+    record.job.spec.expiry =
+        Some(Expiry { expire: Expire::After(delay(seconds(30))), on_expiry: OnExpiry::Delete });
+    record.job.expires_at = Some(record.job.due_at.after(seconds(30)));
+    record.other.set(Tag(100), Some(b"of a later version"));
     record.other.set(Tag(250), Some(b"\0\xff"));
     record
 }
@@ -116,6 +120,8 @@ pub fn topic_record(name: &str) -> TopicRecord {
         max_attempts: Some(0),
         retry: Some(retry(&[1])),
         require_receipt: true,
+        expire: Some(delay(seconds(9))),
+        on_expiry: Some(OnExpiry::Delete),
         callback,
     };
     let secret = SigningSecret {

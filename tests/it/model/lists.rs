@@ -111,7 +111,7 @@ impl Sequence<'_> {
         if self.random.random_bool(0.2) {
             JobChange::Delete
         } else if self.random.random_bool(requeues) {
-            JobChange::Requeue(self.due_or_past())
+            JobChange::Requeue(self.due_or_past().into())
         } else {
             JobChange::Reschedule(self.due_or_past())
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use linger::{
-    job::{Actor, Due, JobId, Reason, Receipt, Topic, Ttr},
+    job::{Actor, Due, Expire, Expiry, ExpiryChange, JobId, OnExpiry, Reason, Receipt, Topic, Ttr},
     store::Claim,
 };
 use rand::{RngExt, seq::IndexedRandom};
@@ -39,6 +39,25 @@ impl Sequence<'_> {
             Due::At(self.fixture.now().after(self.wait()))
         } else {
             Due::After(delay(self.wait()))
+        }
+    }
+
+    /// Often one that passes before the job is done.
+    pub(super) fn expiry(&mut self) -> Expiry {
+        let expire = if self.random.random_bool(0.3) {
+            Expire::At(self.fixture.now().after(self.wait() * 2))
+        } else {
+            Expire::After(delay(self.wait()))
+        };
+        let on_expiry = OnExpiry::ALL[self.random.random_range(0..2)];
+        Expiry { expire, on_expiry }
+    }
+
+    pub(super) fn expiry_change(&mut self) -> ExpiryChange {
+        match self.random.random_range(0..4) {
+            0 => ExpiryChange::Clear,
+            1 => ExpiryChange::Set(self.expiry().expire, self.sometimes(Self::expiry).map(|e| e.on_expiry)),
+            _ => ExpiryChange::Keep,
         }
     }
 

@@ -44,6 +44,7 @@ fn work(server: &Server) -> std::thread::JoinHandle<()> {
     call(server, "DELETE", "/jobs/release", Value::Null);
     // One job stays ready in a topic that no client pops.
     add(server, json!({"topic": "left", "id": "left"}));
+    add(server, json!({"topic": "left", "id": "over", "expire": 0}));
     // A job that is late because it came due while its topic was paused waits from then on, not from its end.
     add(server, json!({"topic": "mail", "id": "delayed", "delay": "10ms"}));
     pop(server);
@@ -110,6 +111,7 @@ fn prometheus_scrapes_every_metric_that_alerts_and_board_use_and_the_documentati
     for job in ["linger-embedded", "linger-redis"] {
         prometheus.wait_for(&format!("linger_topic_resting_outlets{{job='{job}'}} > 0"));
         prometheus.wait_for(&format!("linger_jobs_timed_out_total{{job='{job}'}}"));
+        prometheus.wait_for(&format!("linger_jobs_expired_total{{job='{job}'}}"));
         prometheus.wait_for(&format!("linger_topic_parked_polls{{job='{job}',topic='other'}}"));
         // Jobs and pauses are read every three seconds.
         prometheus.wait_for(&format!(

@@ -129,6 +129,7 @@ fn shift(id: &str) -> BulkRequest {
         id: Some(operation_id(id)),
         action: BulkAction::Shift(3_600_000),
         filter: JobFilter::all(State::Delayed),
+        expiry: linger::job::ExpiryChange::Keep,
         spread: None,
         limit: Some(1_000),
         by: "ops".into(),

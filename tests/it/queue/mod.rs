@@ -114,6 +114,8 @@ fn new_job(name: &str, wait: Duration) -> NewJob {
         ttr: None,
         max_attempts: None,
         retry: None,
+        expire: None,
+        on_expiry: None,
         callback: None,
         trace: None,
         body: body("1"),

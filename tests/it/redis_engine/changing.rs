@@ -48,8 +48,10 @@ async fn many_jobs_of_many_outlets_are_changed_in_order() {
     }
     // Each is no longer as it was seen when it is named again.
     changes.extend(changes.clone());
-    changes
-        .push(ChangeJob { change: JobChange::Requeue(Due::After(delay(seconds(0)))), ..changes[1].clone() });
+    changes.push(ChangeJob {
+        change: JobChange::Requeue(Due::After(delay(seconds(0))).into()),
+        ..changes[1].clone()
+    });
     let changed = store.change(changes, None).await.expect("changes");
     assert_eq!(changed[..300], [Changed::Done; 300]);
     assert_eq!(changed[300..], [Changed::Skipped; 301]);
@@ -85,7 +87,7 @@ async fn what_another_process_changed_first_stays() {
     bury(one.store()).await;
     add(one.store(), job("ready")).await;
     add(one.store(), delayed("later", seconds(9))).await;
-    let requeue = JobChange::Requeue(Due::After(delay(seconds(0))));
+    let requeue = JobChange::Requeue(Due::After(delay(seconds(0))).into());
     let changes = vec![
         seen(one.store(), "dead", requeue.clone()).await,
         seen(one.store(), "ready", JobChange::Delete).await,
@@ -128,7 +130,7 @@ async fn a_change_whose_reply_was_cut_off_happens_once_and_is_reported() {
     add(store, delayed("victim", seconds(9))).await;
     add(store, delayed("later", seconds(9))).await;
     let changes = vec![
-        seen(store, "dead", JobChange::Requeue(Due::After(delay(seconds(7))))).await,
+        seen(store, "dead", JobChange::Requeue(Due::After(delay(seconds(7))).into())).await,
         seen(store, "victim", JobChange::Delete).await,
         seen(store, "later", after(0)).await,
     ];

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use linger::{
     job::{
-        Due, Job, JobId, Reason, Receipt, RetrySchedule, SecretId, SigningKey, State, Timestamp, TopicPause,
-        TopicSettings,
+        Due, Expire, ExpiryChange, Job, JobId, OnExpiry, Reason, Receipt, RetrySchedule, SecretId,
+        SigningKey, State, Timestamp, TopicPause, TopicSettings,
     },
     store::{
         AddJob, AddedSecret, ChangeJob, Deleted, FinishJob, Finished, JobChange, JobFilter, ListedJob,
@@ -217,7 +217,7 @@ impl StepFixture {
     fn changes(&self) -> Vec<ChangeJob> {
         let mut changes = [
             ("due", JobChange::Delete),
-            ("dead", JobChange::Requeue(after(seconds(0)))),
+            ("dead", JobChange::Requeue(after(seconds(0)).into())),
             ("dead2", JobChange::Delete),
             ("held", JobChange::Delete),
             ("ready", JobChange::Reschedule(Due::After(delay(seconds(9))))),
@@ -310,7 +310,8 @@ fn patch(step: Step) -> Patch {
         _ => None,
     };
     let retry = Some(RetrySchedule::new(vec![seconds(3)]).expect("valid"));
-    Patch { due, ttr: Some(ttr(11)), max_attempts: Some(3), retry, body: Some(body("[1,2]")) }
+    let expiry = ExpiryChange::Set(Expire::After(delay(seconds(50))), Some(OnExpiry::Delete));
+    Patch { due, ttr: Some(ttr(11)), max_attempts: Some(3), retry, expiry, body: Some(body("[1,2]")) }
 }
 
 fn counts(stats: &TopicStats) -> [u64; 4] {

@@ -133,7 +133,7 @@ const PARTS: &[Part] = &[
             ("limits", &[]),
             ("error", &["ended"]),
             ("health", &[]),
-            ("timer", &["health"]),
+            ("timer", &["ended", "health"]),
             ("pop/delivery", &[]),
             ("pop/waiters", &["error", "pop/delivery"]),
             ("views", &["error", "health"]),

@@ -1,7 +1,7 @@
 //! Operations as JSON, there and back.
 
 use super::*;
-use crate::job::{Callback, CallbackUrl, Job, JobId, JobSpec, JobState, Reason, RetrySchedule, Ttr};
+use crate::job::{Callback, CallbackUrl, Expiry, Job, JobId, JobSpec, JobState, Reason, RetrySchedule, Ttr};
 
 fn from_ms(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
@@ -19,11 +19,13 @@ fn listed(callback: &str, reason: &str) -> ListedJob {
         state: JobState::Dead(from_ms(6)),
         created_at: from_ms(1),
         due_at: from_ms(2),
+        expires_at: Some(from_ms(5)),
         spec: JobSpec {
             ttr: Ttr::DEFAULT,
             max_attempts: 4,
             retry: RetrySchedule::new(vec![Duration::from_millis(1_500)]).expect("valid"),
             require_receipt: true,
+            expiry: Some(Expiry { expire: Expire::After(delay(3)), on_expiry: OnExpiry::Delete }),
             callback: Some(Arc::new(Callback::to(url))),
             trace: None,
         },
@@ -48,6 +50,7 @@ fn view(action: BulkAction, examples: Vec<ListedJob>) -> OperationView {
         id: None,
         action,
         filter,
+        expiry: ExpiryChange::Set(Expire::At(from_ms(17)), Some(OnExpiry::Delete)),
         spread: Some(Duration::from_secs(10)),
         limit: Some(11),
         by: "ops".into(),

@@ -7,7 +7,10 @@ use super::{
     job_state::MemoryState,
     topics::OutletNumber,
 };
-use crate::{job::Timestamp, store::TopicConfig};
+use crate::{
+    job::{ExpiresAt, Timestamp},
+    store::{TopicConfig, embedded::rows::key::RowKey},
+};
 
 /// The inverse of one change.
 #[derive(Debug)]
@@ -16,6 +19,7 @@ pub(super) enum Undo {
     AddToIndex(IdHash, JobRef),
     RemoveState(JobRef),
     InsertState(JobRef, MemoryState),
+    SetExpiry(RowKey, Option<(ExpiresAt, OutletNumber)>),
     SetEarliestDeath(Option<Timestamp>),
     SetConfig(OutletNumber, Arc<TopicConfig>),
 }

@@ -6,9 +6,11 @@
 //!   due time, apart for each of the two clocks that decide.
 //! * `due_counts.rs`: the counts of delayed jobs by minute and by hour, for timelines. The minute is that of a
 //!   job's key, which of more than 16,384 jobs of one kind due in the same millisecond is up to a few milliseconds late.
+//! * `expiries.rs`: when jobs expire, and which of them wait, apart for each clock.
 //! * `state.rs`: all of these and the reservations, and the rollback of a group by its `journal.rs`.
 
 pub(super) mod due_counts;
+pub(super) mod expiries;
 pub(super) mod job_index;
 pub(super) mod job_state;
 mod journal;

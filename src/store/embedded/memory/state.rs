@@ -12,13 +12,14 @@ use std::{
 };
 
 use super::{
+    expiries::Expiries,
     job_index::{IdHash, JobIndex, JobRef},
     job_state::MemoryState,
     journal::Undo,
     topics::{DelayedJobs, OutletNumber, Topics},
 };
 use crate::{
-    job::{DueKind, Outlet, State, Timestamp},
+    job::{DueKind, ExpiresAt, Outlet, State, Timestamp},
     store::{
         TopicConfig, Totals,
         embedded::rows::{codec::Lease, key::RowKey},
@@ -33,6 +34,7 @@ pub(crate) struct Memory {
     delayed: DelayedJobs,
     leases: HashMap<RowKey, (OutletNumber, Lease)>,
     deadlines: BTreeSet<(Timestamp, RowKey)>,
+    expiries: Expiries,
     /// All jobs by state.
     totals: Totals,
     /// No dead letter died before this; `None` when there are none.
@@ -53,6 +55,7 @@ impl Memory {
             delayed: DelayedJobs::default(),
             leases: HashMap::new(),
             deadlines: BTreeSet::new(),
+            expiries: Expiries::default(),
             totals: Totals::default(),
             earliest_death: None,
             journal: Vec::new(),
@@ -87,6 +90,10 @@ impl Memory {
     /// The reservations by their end.
     pub fn deadlines(&self) -> &BTreeSet<(Timestamp, RowKey)> {
         &self.deadlines
+    }
+
+    pub fn expiries(&self) -> &Expiries {
+        &self.expiries
     }
 
     /// Whether a group has changes that are neither committed nor rolled back.
@@ -132,9 +139,19 @@ impl Memory {
     }
 
     /// Inserts a job while the store is loaded. This is not part of a group and cannot be rolled back.
-    pub fn load(&mut self, hash: IdHash, job: JobRef, state: MemoryState) {
+    pub fn load(&mut self, hash: IdHash, job: JobRef, state: MemoryState, expires_at: Option<ExpiresAt>) {
+        if !job.dead {
+            self.expiries.set(job.key, expires_at.map(|expires_at| (expires_at, job.outlet)));
+        }
         self.index.insert(hash, job);
         self.insert_into_lists(job, state);
+    }
+
+    /// Sets when a live job expires that is inserted next. Only a job in no state has its expiry set.
+    pub fn set_expiry_of_new(&mut self, job: JobRef, expires_at: Option<ExpiresAt>) {
+        if let Some(expires_at) = expires_at {
+            self.set_expiry(job.key, Some((expires_at, job.outlet)));
+        }
     }
 
     /// Inserts a new job.
@@ -150,7 +167,23 @@ impl Memory {
         let known = self.index.remove(hash, job.key, job.dead);
         assert_eq!(known, Some(job), "only a known job is removed");
         self.journal.push(Undo::AddToIndex(hash, job));
-        self.remove_state(job)
+        let state = self.remove_state(job);
+        if !job.dead && self.expiries.get(job.key).is_some() {
+            self.set_expiry(job.key, None);
+        }
+        state
+    }
+
+    /// Changes when a waiting job expires.
+    pub fn change_expiry(&mut self, job: JobRef, expires_at: Option<ExpiresAt>) {
+        let state = self.remove_state(job);
+        self.set_expiry(job.key, expires_at.map(|expires_at| (expires_at, job.outlet)));
+        self.insert_state(job, state);
+    }
+
+    fn set_expiry(&mut self, key: RowKey, expiry: Option<(ExpiresAt, OutletNumber)>) {
+        let before = self.expiries.set(key, expiry);
+        self.journal.push(Undo::SetExpiry(key, before));
     }
 
     /// Changes the state of a job that keeps its key. Returns the previous state.
@@ -191,7 +224,10 @@ impl Memory {
         let moment = first(DueKind::Moment).map(|due| due.shifted(-wall_ahead_ms));
         let reserved = self.deadlines.first().map(|(deadline, _)| *deadline);
         let dead = self.earliest_death.zip(dead_retention).map(|(since, kept)| since.after(kept));
-        [delayed, moment, reserved, dead].into_iter().flatten().min()
+        let expires = |kind| self.expiries.first(kind).map(|(at, _)| at);
+        let expiring = expires(DueKind::Elapsed);
+        let moment_expiring = expires(DueKind::Moment).map(|at| at.shifted(-wall_ahead_ms));
+        [delayed, moment, reserved, dead, expiring, moment_expiring].into_iter().flatten().min()
     }
 
     /// Keeps the changes of the group. Calls `publish` with each outlet that may have gained its first ready job or
@@ -217,6 +253,9 @@ impl Memory {
                     self.remove_from_lists(job);
                 }
                 Undo::InsertState(job, state) => self.insert_into_lists(job, state),
+                Undo::SetExpiry(key, before) => {
+                    self.expiries.set(key, before);
+                }
                 Undo::SetEarliestDeath(before) => self.earliest_death = before,
                 Undo::SetConfig(topic, before) => self.topics.get_mut(topic).config = before,
             }
@@ -245,6 +284,9 @@ impl Memory {
 
     fn insert_into_lists(&mut self, job: JobRef, state: MemoryState) {
         *self.totals.count_mut(state.name()) += 1;
+        if matches!(state, MemoryState::Delayed | MemoryState::Ready { .. }) {
+            self.expiries.begin_waiting(job.key);
+        }
         let outlet = self.topics.get_mut(job.outlet);
         match state {
             MemoryState::Delayed => self.delayed.insert(&mut self.topics, job.key, job.outlet),
@@ -266,6 +308,9 @@ impl Memory {
     fn remove_from_lists(&mut self, job: JobRef) -> MemoryState {
         let state = self.take_from_lists(job);
         *self.totals.count_mut(state.name()) -= 1;
+        if matches!(state, MemoryState::Delayed | MemoryState::Ready { .. }) {
+            self.expiries.end_waiting(job.key);
+        }
         state
     }
 

@@ -32,6 +32,9 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
             Added::Exists { state: job.state(), topic: job.topic, due_at: job.due_at }
         }));
     }
+    if job.is_paused {
+        return Ok(Ok(Added::IntakePaused));
+    }
     if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
         return Ok(Err(full));
     }
@@ -41,6 +44,7 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
         // Set below.
         due_at: Timestamp::from_millis(0),
         created_at: txn.wall_now().rounded_down,
+        expires_at: None,
         spec: job.spec.clone(),
         attempts: 0,
         fingerprint: job.fingerprint,
@@ -53,6 +57,10 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
     job.spec.encode_extensible(&mut head.other);
     head.set_callback_host(&txn.db.store_head().store.0);
     txn.set_due(&mut head, job.due);
+    head.count_expiry();
+    if txn.expires_first(&head) {
+        return Ok(Ok(Added::ExpiresFirst));
+    }
     let record = Record { head, body: job.body.clone() };
     let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
     let outlet = txn.memory.outlet(&record.head.outlet());

@@ -29,7 +29,7 @@ fn apply_one(txn: &mut WriteTxn<'_>, step: &Step) -> SqlResult<Result<Applied>> 
         StepAction::Bury(receipt, reason) => hold::bury(txn, scope, id, receipt, reason),
         StepAction::Cancel(receipt) => hold::cancel(txn, scope, id, receipt).map(Ok),
         StepAction::Postpone(receipt, delay) => hold::postpone(txn, scope, id, receipt, *delay),
-        StepAction::Requeue(due) => change::requeue(txn, scope, id, *due, by),
+        StepAction::Requeue(requeue) => change::requeue(txn, scope, id, *requeue, by),
         StepAction::Patch(patch) => change::patch(txn, scope, id, patch, by),
         StepAction::Delete => change::delete(txn, scope, id).map(Ok),
         StepAction::Change { topic, state, moment, change } => {

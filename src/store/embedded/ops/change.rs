@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 use super::write_txn::{FoundJob, WriteTxn};
 use crate::{
-    job::{Actor, Body, Due, HistoryEvent, JobId, State, Timestamp, Topic, TopicFilter},
+    job::{Actor, Body, ExpiryChange, HistoryEvent, JobId, State, Timestamp, Topic, TopicFilter},
     store::{
-        Applied, JobChange, Patch, Result,
+        Applied, JobChange, Patch, Requeue, Result,
         embedded::{
             disk::disk_space::SpaceNeed,
             rows::{
@@ -32,28 +32,36 @@ pub(super) fn patch(
         state @ (State::Reserved | State::Dead) => return Ok(Ok(Applied::Refused(state))),
     }
     let FoundJob { hash, job_ref, content: Record { mut head, body } } = found;
-    let retry_steps = head.spec.retry.steps().len();
+    let (retry_steps, expiry) = (head.spec.retry.steps().len(), head.spec.expiry);
     patch.apply_to(&mut head.spec);
-    if patch.due.is_some() {
+    if let Some(due) = patch.due {
         head.remember(HistoryEvent::Rescheduled, by, txn.wall_now());
+        txn.set_due(&mut head, due);
+    }
+    let changes_expiry = patch.expiry != ExpiryChange::Keep;
+    if patch.due.is_some() || changes_expiry {
+        head.count_expiry();
+        if txn.expires_first(&head) {
+            return Ok(Ok(Applied::ExpiresFirst));
+        }
     }
     let grows = head.spec.retry.steps().len() > retry_steps
+        || expiry.is_none() && head.spec.expiry.is_some()
         || patch.body.as_ref().is_some_and(|new| new.as_bytes().len() > body.as_bytes().len());
     if let Some(full) = txn.space_refusal(if grows { SpaceNeed::Growth } else { SpaceNeed::Rewrite }) {
         return Ok(Err(full));
     }
-    let mut record = Record { head, body: patch.body.clone().unwrap_or(body) };
-    let job_ref = match patch.due {
-        Some(due) => {
-            txn.set_due(&mut record.head, due);
-            txn.remove(hash, job_ref)?;
-            txn.insert_waiting(hash, job_ref.outlet, &record)?
+    let record = Record { head, body: patch.body.clone().unwrap_or(body) };
+    let job_ref = if patch.due.is_some() {
+        txn.remove(hash, job_ref)?;
+        txn.insert_waiting(hash, job_ref.outlet, &record)?
+    } else {
+        txn.db.delete(Table::Live, job_ref.key)?;
+        txn.db.insert(Table::Live, job_ref.key, &record)?;
+        if changes_expiry {
+            txn.memory.change_expiry(job_ref, record.head.expiry());
         }
-        None => {
-            txn.db.delete(Table::Live, job_ref.key)?;
-            txn.db.insert(Table::Live, job_ref.key, &record)?;
-            job_ref
-        }
+        job_ref
     };
     Ok(Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record)))))
 }
@@ -70,7 +78,7 @@ pub(super) fn requeue(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
-    due: Due,
+    Requeue { due, expiry }: Requeue,
     by: Option<&Actor>,
 ) -> SqlResult<Result<Applied>> {
     let Some(found) = txn.find(scope, id)? else { return Ok(Ok(Applied::Gone)) };
@@ -78,15 +86,23 @@ pub(super) fn requeue(
         State::Dead => {}
         state @ (State::Delayed | State::Ready | State::Reserved) => return Ok(Ok(Applied::Refused(state))),
     }
+    let FoundJob { hash, job_ref, content: mut record } = found;
+    if expiry == ExpiryChange::Keep && txn.has_expired(&record.head) {
+        return Ok(Ok(Applied::Expired));
+    }
+    record.head.spec.expiry = expiry.apply_to(record.head.spec.expiry);
+    txn.set_due(&mut record.head, due);
+    record.head.count_expiry();
+    if txn.expires_first(&record.head) {
+        return Ok(Ok(Applied::ExpiresFirst));
+    }
     if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
         return Ok(Err(full));
     }
-    let FoundJob { hash, job_ref, content: mut record } = found;
     record.head.remember(HistoryEvent::Requeued, by, txn.wall_now());
     record.head.attempts = 0;
     record.head.reason = None;
     record.head.dead_at = None;
-    txn.set_due(&mut record.head, due);
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_waiting(hash, job_ref.outlet, &record)?;
     Ok(Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record)))))
@@ -115,7 +131,7 @@ pub(super) fn change_seen(
     let all = &TopicFilter::ALL;
     let applied = match change {
         JobChange::Delete => Ok(delete(txn, all, id)?),
-        JobChange::Requeue(due) => requeue(txn, all, id, *due, by)?,
+        JobChange::Requeue(change) => requeue(txn, all, id, *change, by)?,
         JobChange::Reschedule(due) => {
             patch(txn, all, id, &Patch { due: Some(*due), ..Patch::default() }, by)?
         }
@@ -124,6 +140,11 @@ pub(super) fn change_seen(
         Applied::Job(job) => Applied::Done { topic: job.topic },
         Applied::Done { topic } => Applied::Done { topic },
         // A record that cannot be read is set aside.
-        Applied::Gone | Applied::Lost | Applied::Refused(_) | Applied::Skipped => Applied::Skipped,
+        Applied::Gone
+        | Applied::Lost
+        | Applied::Refused(_)
+        | Applied::ExpiresFirst
+        | Applied::Expired
+        | Applied::Skipped => Applied::Skipped,
     }))
 }

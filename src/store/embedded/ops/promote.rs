@@ -1,14 +1,16 @@
 //! The changes that time makes: delays end, reservations time out, the retention of dead letters ends.
 
+use std::time::Duration;
+
 use super::{MAX_STEP_BYTES, write_txn::WriteTxn};
 use crate::{
-    job::{AttemptEnd, DueKind, Reason, Timestamp},
+    job::{AttemptEnd, DueKind, OnExpiry, Reason, Timestamp},
     store::{
         Move, MoveKind, Promoted,
         embedded::{
             memory::{job_index::JobRef, job_state::MemoryState},
             rows::{
-                codec::{RecordError, RecordHead},
+                codec::{Record, RecordError, RecordHead},
                 db::{SqlResult, Table},
                 key::RowKey,
             },
@@ -23,7 +25,11 @@ pub(crate) fn promote(txn: &mut WriteTxn<'_>, limit: usize) -> SqlResult<Promote
     let mut moves = Vec::new();
     let mut budget = limit.max(1);
     end_reservations(txn, &mut budget, &mut moves)?;
-    for kind in [DueKind::Elapsed, DueKind::Moment] {
+    // Before delays end: a job that expires when it is due is not ready in between.
+    for kind in DueKind::BOTH {
+        expire(txn, kind, &mut budget, &mut moves)?;
+    }
+    for kind in DueKind::BOTH {
         end_delays(txn, kind, &mut budget, &mut moves);
     }
     delete_old_dead_letters(txn, &mut budget, &mut moves)?;
@@ -46,20 +52,53 @@ fn end_reservations(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<
         *budget -= 1;
         let topic = txn.memory.topics().get(job_ref.outlet).outlet.topic.clone();
         if let Some(kind) = end_reservation(txn, job_ref)? {
-            moves.push(Move { topic, kind, late: txn.now.rounded_down.since(deadline) });
+            moves.push(Move { topic, kind, late: txn.now.rounded_down.since(deadline), deleted: None });
         }
     }
     Ok(())
 }
 
-fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<MoveKind>> {
-    let mut record = match txn.db.read(Table::Live, job_ref.key)? {
-        Ok(record) => record,
+fn expire(txn: &mut WriteTxn<'_>, kind: DueKind, budget: &mut usize, moves: &mut Vec<Move>) -> SqlResult<()> {
+    let now = txn.now_of(kind).rounded_down;
+    let before = txn.db.bytes_written();
+    while *budget > 0
+        && txn.db.bytes_written() - before <= MAX_STEP_BYTES
+        && let Some((moment, job_ref)) = txn.memory.expiries().first(kind)
+        && moment <= now
+    {
+        *budget -= 1;
+        moves.extend(expire_one(txn, job_ref)?.map(|moved| Move { late: now.since(moment), ..moved }));
+    }
+    Ok(())
+}
+
+/// Makes a job a dead letter, or deletes it if it has asked for that. None if it is broken and set aside.
+fn expire_one(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<Move>> {
+    let Some(mut record) = read(txn, job_ref)? else { return Ok(None) };
+    let (id, topic, late) = (record.head.id.clone(), record.head.topic.clone(), Duration::ZERO);
+    let hash = txn.memory.job_index().hash(id.as_str().as_bytes());
+    txn.remove(hash, job_ref)?;
+    if record.head.spec.expiry.is_some_and(|expiry| expiry.on_expiry == OnExpiry::Delete) {
+        return Ok(Some(Move { topic, kind: MoveKind::Expired, late, deleted: Some(id) }));
+    }
+    record.head.reason = Reason::new(Reason::EXPIRED);
+    txn.insert_dead(hash, job_ref.outlet, &mut record)?;
+    Ok(Some(Move { topic, kind: MoveKind::Expired, late, deleted: None }))
+}
+
+/// The record of a live job. None if it is broken and set aside.
+fn read(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<Record>> {
+    match txn.db.read(Table::Live, job_ref.key)? {
+        Ok(record) => Ok(Some(record)),
         Err(why) => {
             txn.set_aside(job_ref.key, false, why)?;
-            return Ok(None);
+            Ok(None)
         }
-    };
+    }
+}
+
+fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<MoveKind>> {
+    let Some(mut record) = read(txn, job_ref)? else { return Ok(None) };
     let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
     let lease = txn.memory.lease(job_ref.key).cloned();
     let attempts = lease.as_ref().map_or(record.head.attempts, |lease| lease.attempts);
@@ -88,7 +127,7 @@ fn end_delays(txn: &mut WriteTxn<'_>, kind: DueKind, budget: &mut usize, moves: 
         *budget -= 1;
         txn.change_state(JobRef { key, outlet, dead: false }, MemoryState::Ready { since });
         let topic = txn.memory.topics().get(outlet).outlet.topic.clone();
-        moves.push(Move { topic, kind: MoveKind::Ready, late: now.since(key.slot()) });
+        moves.push(Move { topic, kind: MoveKind::Ready, late: now.since(key.slot()), deleted: None });
     }
 }
 
@@ -110,7 +149,7 @@ fn delete_old_dead_letters(
         *budget -= 1;
         if let Some(head) = delete_dead_letter(txn, key)? {
             let late = txn.now.rounded_down.since(key.slot().after(kept));
-            moves.push(Move { topic: head.topic, kind: MoveKind::Forgotten, late });
+            moves.push(Move { topic: head.topic, kind: MoveKind::Forgotten, late, deleted: None });
         }
     }
     let first = txn.db.first_dead()?.map(RowKey::slot);

@@ -43,7 +43,9 @@ fn put_one(txn: &mut WriteTxn<'_>, record: &JobRecord) -> SqlResult<Result<Put>>
             let key = txn.db.free_key(Table::Live, stored.head.due_at, stored.head.due_kind())?;
             txn.db.insert(Table::Live, key, &stored)?;
             txn.db.set_lease(key, &lease)?;
-            txn.memory.insert(hash, JobRef { key, outlet, dead: false }, MemoryState::Reserved(lease));
+            let job_ref = JobRef { key, outlet, dead: false };
+            txn.memory.set_expiry_of_new(job_ref, stored.head.expiry());
+            txn.memory.insert(hash, job_ref, MemoryState::Reserved(lease));
         }
         (State::Delayed | State::Ready | State::Reserved, _) => {
             txn.insert_waiting(hash, outlet, &stored)?;
@@ -61,6 +63,7 @@ fn head_of(txn: &WriteTxn<'_>, record: &JobRecord) -> RecordHead {
         topic: job.topic,
         due_at: job.due_at,
         created_at: job.created_at,
+        expires_at: job.expires_at,
         spec: job.spec,
         // The present reservation is counted in its lease.
         attempts: job.attempts.saturating_sub(u32::from(is_reserved)),

@@ -10,6 +10,7 @@ use crate::{
             rows::{
                 codec::Lease,
                 db::{SqlResult, Table},
+                key::RowKey,
             },
         },
     },
@@ -23,8 +24,14 @@ pub(crate) fn reserve(
 ) -> SqlResult<Vec<Reservation>> {
     let mut granted = Vec::new();
     let Some(outlet) = txn.memory.topics().find(outlet) else { return Ok(granted) };
+    let mut from = RowKey::START;
     while let Some(claim) = claims.get(granted.len()) {
-        let Some((&key, &since)) = txn.memory.topics().get(outlet).ready.first_key_value() else { break };
+        let Some((&key, &since)) = txn.memory.topics().get(outlet).ready.range(from..).next() else { break };
+        from = key.next();
+        // The next promotion moves it.
+        if txn.memory.expiries().has_expired(key, |kind| txn.now_of(kind)) {
+            continue;
+        }
         let record = match txn.db.read(Table::Live, key)? {
             Ok(record) => record,
             Err(why) => {

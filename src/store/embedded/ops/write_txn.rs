@@ -163,6 +163,20 @@ impl WriteTxn<'_> {
         }
     }
 
+    /// Whether the job's expiry has passed.
+    pub fn has_expired(&self, head: &RecordHead) -> bool {
+        head.expiry().is_some_and(|expires_at| expires_at.moment <= self.now_of(expires_at.kind).rounded_down)
+    }
+
+    /// Whether the job would expire before its due time.
+    pub fn expires_first(&self, head: &RecordHead) -> bool {
+        let shown_due = match head.due_kind() {
+            DueKind::Elapsed => head.due_at.shifted(self.wall_ahead_ms),
+            DueKind::Moment => head.due_at,
+        };
+        head.expiry().is_some_and(|expires_at| expires_at.shown(self.wall_ahead_ms) < shown_due)
+    }
+
     /// The job as callers see it.
     pub fn to_job(&self, job_ref: JobRef, record: &Record) -> Job {
         let lease = self.memory.lease(job_ref.key).filter(|_| !job_ref.dead);
@@ -190,6 +204,7 @@ impl WriteTxn<'_> {
         self.db.insert(Table::Live, job_ref.key, record)?;
         let state = self.waiting_state(&record.head);
         self.announce_ready(outlet, &state);
+        self.memory.set_expiry_of_new(job_ref, record.head.expiry());
         self.memory.insert(hash, job_ref, state);
         Ok(job_ref)
     }

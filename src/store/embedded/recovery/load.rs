@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    job::{DueKind, HostNumber, Outlet, Timestamp, Topic},
+    job::{DueKind, ExpiresAt, HostNumber, Outlet, Timestamp, Topic},
     store::embedded::{
         memory::{
             job_index::{IdHash, IdHasher, JobRef},
@@ -133,9 +133,9 @@ fn read_table(
         let suspects = inserting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         scanned.map(|_| suspects)
     })?;
-    for (hash, job_ref) in suspects {
+    for (hash, job_ref, expires_at) in suspects {
         match check_suspect(db, memory, hash, job_ref)? {
-            Ok(()) => memory.load(hash, job_ref, state_of(job_ref.key)),
+            Ok(()) => memory.load(hash, job_ref, state_of(job_ref.key), expires_at),
             Err(why) => unsound.broken.push((table, job_ref.key, why)),
         }
     }
@@ -157,8 +157,8 @@ const MAX_WAITING_BATCHES: usize = 4;
 /// Records whose own checks passed, in order of key.
 #[derive(Default)]
 struct LoadBatch {
-    /// The key of each, the hash of its id, and the number of its outlet.
-    rows: Vec<(RowKey, IdHash, usize)>,
+    /// The key of each, the hash of its id, the number of its outlet, and when it expires.
+    rows: Vec<(RowKey, IdHash, usize, Option<ExpiresAt>)>,
     /// Outlets that no earlier batch contained; they have the next numbers.
     outlets: Vec<Outlet>,
 }
@@ -179,12 +179,12 @@ impl CheckedRows {
     }
 
     fn push(&mut self, columns: &RecordColumns<'_>) -> Result<(), RecordError> {
-        let host = columns.verify_and_read_host()?;
+        let (host, expires_at) = columns.verify_and_read_parts()?;
         let outlet = match &self.last {
             Some((name, last_host, number)) if name == columns.topic && *last_host == host => *number,
             Some(_) | None => self.outlet_number(columns.topic, host)?,
         };
-        self.batch.rows.push((columns.key, self.hasher.hash(columns.id), outlet));
+        self.batch.rows.push((columns.key, self.hasher.hash(columns.id), outlet, expires_at));
         Ok(())
     }
 
@@ -217,16 +217,16 @@ fn insert_batches(
     table: Table,
     batches: Receiver<LoadBatch>,
     state_of: &mut impl FnMut(RowKey) -> MemoryState,
-) -> Vec<(IdHash, JobRef)> {
+) -> Vec<(IdHash, JobRef, Option<ExpiresAt>)> {
     let (mut outlets, mut suspects) = (Vec::new(), Vec::new());
     for batch in batches {
         outlets.extend(batch.outlets.iter().map(|outlet| memory.outlet(outlet)));
-        for (key, hash, outlet) in batch.rows {
+        for (key, hash, outlet, expires_at) in batch.rows {
             let job_ref = JobRef { key, outlet: outlets[outlet], dead: table == Table::Dead };
             if memory.job_index().candidates(hash).is_empty() {
-                memory.load(hash, job_ref, state_of(key));
+                memory.load(hash, job_ref, state_of(key), expires_at);
             } else {
-                suspects.push((hash, job_ref));
+                suspects.push((hash, job_ref, expires_at));
             }
         }
     }

@@ -19,9 +19,9 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::key::RowKey;
 use crate::job::{
-    Actor, AttemptEnd, Attributes, Body, DueKind, Fingerprint, History, HistoryEntry, HistoryEvent,
-    HostNumber, Job, JobId, JobSpec, JobState, Now, Outlet, Reason, Receipt, Reserved, State, Tag, Timestamp,
-    Topic, Ttr,
+    Actor, AttemptEnd, Attributes, Body, DueKind, ExpiresAt, Fingerprint, History, HistoryEntry,
+    HistoryEvent, HostNumber, Job, JobId, JobSpec, JobState, Now, Outlet, Reason, Receipt, Reserved, State,
+    Tag, Timestamp, Topic, Ttr,
 };
 
 /// The only flag. The others are reserved and refused.
@@ -53,6 +53,8 @@ pub(crate) struct RecordHead {
     /// [`set_due`](Self::set_due).
     pub due_at: Timestamp,
     pub created_at: Timestamp,
+    /// When it expires, if it does ([`expiry`](Self::expiry)).
+    pub expires_at: Option<Timestamp>,
     /// How the job is run. Its callback comes with `host` ([`set_callback_host`](Self::set_callback_host)).
     pub spec: JobSpec,
     /// Reservations that ended; the present one is counted in its lease.
@@ -63,8 +65,7 @@ pub(crate) struct RecordHead {
     pub history: History,
     /// The number of the host of the job's own callback; present exactly if it has one.
     pub host: Option<HostNumber>,
-    /// All attributes, as stored, but those that this version writes anew: of the spec ([`JobSpec::WHOLE_TAGS`]), the reason,
-    /// the moment of death and the history.
+    /// All attributes, as stored, but those that this version writes anew ([`take_known_attributes`](Self::take_known_attributes)).
     pub other: Attributes,
 }
 
@@ -105,6 +106,7 @@ impl Record {
             DueKind::Elapsed => self.head.due_at.shifted(wall_ahead_ms),
             DueKind::Moment => self.head.due_at,
         };
+        let expires_at = self.head.expiry().map(|expires_at| expires_at.shown(wall_ahead_ms));
         let head = self.head.clone();
         let state = match (state, lease) {
             (State::Delayed, _) => JobState::Delayed,
@@ -126,6 +128,7 @@ impl Record {
             state,
             created_at: head.created_at,
             due_at,
+            expires_at,
             spec: head.spec,
             attempts: lease.map_or(head.attempts, |lease| lease.attempts),
             reason: head.reason,
@@ -168,6 +171,18 @@ impl RecordHead {
         self.other.set_due_kind(kind);
     }
 
+    /// Computes anew when the job expires, from the due time that a client or its topic asked for.
+    pub fn count_expiry(&mut self) {
+        let expires_at = self.spec.expiry.map(|expiry| expiry.resolve(self.due_at, self.due_kind()));
+        self.expires_at = expires_at.map(|expires_at| expires_at.moment);
+        self.other.set_expiry_kind(expires_at.map(|expires_at| expires_at.kind).unwrap_or_default());
+    }
+
+    /// When the job expires, and by which clock.
+    pub fn expiry(&self) -> Option<ExpiresAt> {
+        Some(ExpiresAt { moment: self.expires_at?, kind: self.other.expiry_kind() })
+    }
+
     /// Adds an entry to the history. `now` is the machine's time.
     pub fn remember(&mut self, event: HistoryEvent, by: Option<&Actor>, now: Now) {
         self.history.push(&HistoryEntry { at: now.rounded_down, by: by.cloned(), event });
@@ -208,6 +223,7 @@ impl RecordHead {
         self.spec.encode_whole(&mut attributes);
         attributes.set_reason(self.reason.as_ref());
         attributes.set_died_at(self.dead_at);
+        attributes.set_expires_at(self.expires_at);
         attributes.set_history(&self.history);
         attributes
     }
@@ -216,12 +232,13 @@ impl RecordHead {
     fn take_known_attributes(&mut self) -> Option<()> {
         self.reason = self.other.reason()?;
         self.dead_at = self.other.died_at()?;
+        self.expires_at = self.other.expires_at()?;
         self.history = self.other.history();
         self.host = match self.other.get(Tag::HOST_NUMBER) {
             Some(bytes) => Some(decode_host(bytes)?),
             None => None,
         };
-        let rewritten = [Tag::REASON, Tag::DIED_AT, Tag::HISTORY];
+        let rewritten = [Tag::REASON, Tag::DIED_AT, Tag::HISTORY, Tag::EXPIRES_AT];
         JobSpec::WHOLE_TAGS.into_iter().chain(rewritten).for_each(|tag| self.other.set(tag, None));
         // With one of them alone it is not known whether the job may be delivered to a worker.
         (self.spec.callback.is_some() == self.host.is_some()).then_some(())
@@ -229,9 +246,9 @@ impl RecordHead {
 }
 
 impl<'a> RecordColumns<'a> {
-    /// Checks the head's checksum, and reads the number of the callback's host. Decodes no more, because a start does
-    /// this for every record.
-    pub fn verify_and_read_host(&self) -> Result<Option<HostNumber>, RecordError> {
+    /// Checks the head's checksum, and reads the number of the callback's host and when the job expires. Decodes no more,
+    /// because a start does this for every record.
+    pub fn verify_and_read_parts(&self) -> Result<(Option<HostNumber>, Option<ExpiresAt>), RecordError> {
         let mut reader = FieldReader(self.checked_fields()?);
         let mut attributes = || {
             reader.bytes::<1>()?;
@@ -241,7 +258,9 @@ impl<'a> RecordColumns<'a> {
         };
         let attributes = attributes().ok_or(RecordError::Value)?;
         let host = attributes.get(Tag::HOST_NUMBER);
-        host.map(|bytes| decode_host(bytes).ok_or(RecordError::Value)).transpose()
+        let host = host.map(|bytes| decode_host(bytes).ok_or(RecordError::Value)).transpose()?;
+        let expires_at = attributes.expires_at().ok_or(RecordError::Value)?;
+        Ok((host, expires_at.map(|moment| ExpiresAt { moment, kind: attributes.expiry_kind() })))
     }
 
     /// Checks and decodes the head.
@@ -282,6 +301,7 @@ impl<'a> RecordColumns<'a> {
             topic: Topic::parse(std::str::from_utf8(self.topic).ok()?).ok()?,
             due_at,
             created_at,
+            expires_at: None,
             spec: JobSpec::decode(ttr, max_attempts, flags & REQUIRE_RECEIPT != 0, &attributes)?,
             attempts,
             fingerprint,

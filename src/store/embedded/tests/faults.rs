@@ -181,7 +181,7 @@ async fn a_broken_dead_letter_is_neither_read_nor_requeued() {
     sql(&store, "UPDATE dead SET head = zeroblob(3) WHERE id = 'b'").await;
     let left = listed().await;
     assert_eq!(left.iter().map(|listed| listed.job.id.as_str()).collect::<Vec<_>>(), ["c"]);
-    let requeue = JobChange::Requeue(crate::job::Due::default());
+    let requeue = JobChange::Requeue(crate::job::Due::default().into());
     let changed =
         store.change(vec![ChangeJob { seen: SeenJob::new(&left[0].job), change: requeue }], None).await;
     assert_eq!(changed.expect("answers"), [Changed::Done]);

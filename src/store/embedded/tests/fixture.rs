@@ -106,6 +106,7 @@ pub fn job(name: &str) -> AddJob {
         due: Due::default(),
         spec: JobSpec { max_attempts: 0, ..JobSpec::default() },
         fingerprint: Fingerprint([1; 16]),
+        is_paused: false,
         body: Body::from_stored(format!("\"body of {name}\"").into()),
     }
 }
@@ -200,6 +201,7 @@ pub fn record(name: &str, due_at: Timestamp) -> Record {
         topic: job.topic,
         due_at,
         created_at: due_at,
+        expires_at: None,
         spec: job.spec,
         attempts: 0,
         fingerprint: job.fingerprint,

@@ -88,7 +88,7 @@ async fn unknown_attributes_survive_every_step_that_rewrites_a_record() {
     let held = reserve_one(&store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     let dead = store.get(ALL, &id("a")).await.expect("gets").expect("is there");
-    let requeue = JobChange::Requeue(crate::job::Due::default());
+    let requeue = JobChange::Requeue(crate::job::Due::default().into());
     let changed = store.change(vec![ChangeJob { seen: SeenJob::new(&dead), change: requeue }], None).await;
     assert_eq!(changed.expect("answers"), [Changed::Done]);
     keeps(&store, "a", "requeue of a listed job").await;

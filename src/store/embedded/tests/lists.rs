@@ -253,7 +253,7 @@ async fn a_change_of_a_broken_job_is_skipped() {
     let found = walk(&store, &JobFilter::all(State::Ready), Order::Ascending, 4).await;
     assert_eq!((found, fixture.set_aside()), (expected(State::Ready, Order::Ascending, &[]), 0));
     let changes = [
-        (&dead, JobChange::Requeue(Due::default())),
+        (&dead, JobChange::Requeue(Due::default().into())),
         (&ready, JobChange::Reschedule(after(seconds(5)))),
         (&other, JobChange::Delete),
     ];
@@ -350,7 +350,7 @@ async fn on_a_full_disk_a_change_frees_space_or_is_refused_whole() {
     let [Some(dead), Some(ready), Some(waiting)] = &jobs else { panic!("all are there: {jobs:?}") };
     let now =
         async || [get(&store, "dead-1").await, get(&store, "ready-1").await, get(&store, "delayed-1").await];
-    let requeue = (dead, JobChange::Requeue(Due::default()));
+    let requeue = (dead, JobChange::Requeue(Due::default().into()));
     let (delete, reschedule) =
         ((ready, JobChange::Delete), (waiting, JobChange::Reschedule(after(seconds(9)))));
     free.store(499, Ordering::Relaxed);

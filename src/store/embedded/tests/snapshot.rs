@@ -56,7 +56,7 @@ pub fn rows(db: &Db) -> BTreeMap<(RowKey, bool), (String, String)> {
     for table in [Table::Live, Table::Dead] {
         db.scan(table, (RowKey::START, RowKey::END), usize::MAX, |key, columns| {
             let columns = columns.expect("sound columns");
-            columns.verify_and_read_host().expect("a sound record");
+            columns.verify_and_read_parts().expect("a sound record");
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("is text");
             rows.insert((key, table == Table::Dead), (text(columns.id), text(columns.topic)));
         })

@@ -111,13 +111,15 @@ impl StateMachine {
                 let patch = Patch { due: Some(after(wait(wait_ms))), ..Patch::default() };
                 self.apply(name(job), StepAction::Patch(patch))
             }
-            Step::Requeue { job, wait_ms: ms } => self.apply(name(job), StepAction::Requeue(after(wait(ms)))),
+            Step::Requeue { job, wait_ms: ms } => {
+                self.apply(name(job), StepAction::Requeue(after(wait(ms)).into()))
+            }
             Step::Change { job, wait_ms, kind } => {
                 let Some(job) = self.txn(|txn| ops::get(txn, ALL, &name(job))) else { return String::new() };
                 let change = match kind {
                     0 => JobChange::Delete,
                     1 => JobChange::Reschedule(after(wait(wait_ms))),
-                    _ => JobChange::Requeue(after(wait(wait_ms))),
+                    _ => JobChange::Requeue(after(wait(wait_ms)).into()),
                 };
                 // The second one mostly finds it moved.
                 let twice = [(); 2].map(|()| ChangeJob { seen: SeenJob::new(&job), change: change.clone() });
@@ -139,7 +141,8 @@ impl StateMachine {
             Step::DeadOfTopic { topic: t, requeue } => {
                 let filter = JobFilter { topic: Some(of(t)), ..JobFilter::all(State::Dead) };
                 let page = self.txn(|txn| ops::list(txn, &filter, Order::Ascending, None, 2));
-                let change = if requeue { JobChange::Requeue(Due::default()) } else { JobChange::Delete };
+                let change =
+                    if requeue { JobChange::Requeue(Due::default().into()) } else { JobChange::Delete };
                 let seen = page.jobs.iter().map(|listed| SeenJob::new(&listed.job));
                 self.change(seen.map(|seen| ChangeJob { seen, change: change.clone() }))
             }

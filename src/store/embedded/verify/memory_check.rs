@@ -63,6 +63,10 @@ pub(super) fn check_record(
         findings
             .check(head.dead_at.is_none(), || format!("{} is dead, but stored with the live jobs", name()));
         check_state(memory, state, key, record, now, findings);
+        let expires_at = memory.expiries().get(key);
+        findings.check(expires_at == head.expiry(), || {
+            format!("{} expires at {:?}, in memory at {expires_at:?}", name(), head.expiry())
+        });
     }
     Ok(())
 }
@@ -94,6 +98,7 @@ pub(super) fn check_whole(memory: &Memory, db: &Db, now: Now, findings: &mut Fin
     check_counts(memory, findings);
     check_due_counts(memory, findings);
     check_first_keys(memory, findings);
+    check_expiries(memory, findings);
     check_leases(memory, db, findings)?;
     check_configs(memory, db, findings)?;
     let strays = verify_sql::stray_rows(db)?;
@@ -170,6 +175,16 @@ fn check_first_keys(memory: &Memory, findings: &mut Findings) {
     for (key, topic) in first_keys.symmetric_difference(&known) {
         let name = memory.topics().try_get(*topic).map(|state| state.outlet.to_string());
         findings.add(|| format!("the job of topic {name:?} that is due next is not {key:?}"));
+    }
+}
+
+/// Checks that exactly the jobs that wait can expire, each at its moment.
+fn check_expiries(memory: &Memory, findings: &mut Findings) {
+    let of_waiting = memory.expiries().all().filter(|(key, _)| memory.lease(*key).is_none());
+    let expected: BTreeSet<_> = of_waiting.map(|(key, expires_at)| (expires_at.moment, key)).collect();
+    let waiting: BTreeSet<_> = memory.expiries().waiting().collect();
+    for (moment, key) in expected.symmetric_difference(&waiting) {
+        findings.add(|| format!("the job at {key:?} does not expire at {moment} in both lists"));
     }
 }
 

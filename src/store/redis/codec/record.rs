@@ -1,7 +1,7 @@
 //! The record of a job in its shard's `jobs`. `scripts/record.lua` reads and writes the same layout: change both together,
 //! and the version.
 //!
-//! Big-endian. A head: version and state (1), flags (1; the lowest bit means that a receipt is required), generation (4),
+//! Big-endian. A head: version and state (1), flags (1; the lowest bit means that a receipt is required, the next that the job expires), generation (4),
 //! due (6), attempts (4), created (6), TTR (4), max attempts (3), fingerprint (16), length of the outlet's name (1), length
 //! of the attributes (2). Then that name ([`Outlet`]), the attributes ([`Attributes`]), and the body. Moments and durations are milliseconds.
 //!
@@ -32,20 +32,29 @@ const FLAGS_AT: usize = 1;
 const FINGERPRINT_AT: usize = 29;
 const OUTLET_LEN_AT: usize = 45;
 const STRICT: u8 = 1;
+const EXPIRES: u8 = 2;
 /// In place of `created`, marks `due` of a new record as a moment; for a delay it is 0.
 const ABSOLUTE: u64 = 1;
+/// Added to that if the job is not to be stored: only a repeat is recognised.
+const PAUSED: u64 = 2;
 
 /// The receipt of a reservation.
 pub type ReceiptBytes = [u8; 16];
 
 /// The record of a job to add. The script fills in the fields that depend on the server's clock: `due`
-/// holds the delay or the moment, `created` which of the two.
+/// holds the delay or the moment, `created` which of the two, and the moment of the expiry is 0.
 pub fn encode_new(job: &AddJob, host: Option<HostNumber>, generation: u32) -> Bytes {
     let (outlet, body) = (outlet_name(job, host), job.body.as_bytes());
     let mut attributes = Attributes::default();
     job.spec.encode(&mut attributes);
     // Both kinds go by the server's clock. The kind is kept for a store to which the job may be moved.
     attributes.set_due_kind(job.due.kind());
+    // The script sets the moment.
+    let unknown = Timestamp::from_millis(0);
+    if let Some(expiry) = job.spec.expiry {
+        attributes.set_expires_at(Some(unknown));
+        attributes.set_expiry_kind(expiry.resolve(unknown, job.due.kind()).kind);
+    }
     let attributes = attributes.as_bytes();
     let (due_ms, kind) = match job.due {
         Due::After(delay) => (as_millis(delay.as_duration()), 0),
@@ -53,11 +62,11 @@ pub fn encode_new(job: &AddJob, host: Option<HostNumber>, generation: u32) -> By
     };
     let mut raw = BytesMut::with_capacity(HEAD_BYTES + outlet.len() + attributes.len() + body.len());
     raw.put_u8(VERSION + state_code(State::Delayed));
-    raw.put_u8(u8::from(job.spec.require_receipt) * STRICT);
+    raw.put_u8(flags(&job.spec));
     raw.put_u32(generation);
     raw.put_uint(due_ms, 6);
     raw.put_u32(0);
-    raw.put_uint(kind, 6);
+    raw.put_uint(kind + if job.is_paused { PAUSED } else { 0 }, 6);
     raw.put_uint(as_millis(job.spec.ttr.as_duration()), 4);
     raw.put_uint(u64::from(job.spec.max_attempts), 3);
     raw.put_slice(&job.fingerprint.0);
@@ -67,6 +76,11 @@ pub fn encode_new(job: &AddJob, host: Option<HostNumber>, generation: u32) -> By
     raw.put_slice(attributes);
     raw.put_slice(body);
     raw.freeze()
+}
+
+fn flags(spec: &JobSpec) -> u8 {
+    let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+    flag(spec.require_receipt, STRICT) | flag(spec.expiry.is_some(), EXPIRES)
 }
 
 /// The name of the outlet of a job, `host` being that of its callback.
@@ -116,7 +130,7 @@ pub fn encode_whole(record: &JobRecord, host: Option<HostNumber>, generation: u3
     let mut raw =
         BytesMut::with_capacity(HEAD_BYTES + outlet.len() + attributes.len() + job.body.as_bytes().len());
     raw.put_u8(VERSION + state_code(job.state()));
-    raw.put_u8(u8::from(job.spec.require_receipt) * STRICT);
+    raw.put_u8(flags(&job.spec));
     raw.put_u32(generation);
     raw.put_uint(job.due_at.as_millis().unsigned_abs(), 6);
     raw.put_u32(job.attempts);
@@ -135,7 +149,7 @@ pub fn encode_whole(record: &JobRecord, host: Option<HostNumber>, generation: u3
 /// The whole record of a job; `None` if `raw` is not a record, or has a flag that this version does not know.
 pub fn decode_whole(id: &JobId, raw: &Bytes) -> Option<JobRecord> {
     let (job, receipt) = decode_with_receipt(id, raw)?;
-    if raw.get(FLAGS_AT)? & !STRICT != 0 {
+    if raw.get(FLAGS_AT)? & !(STRICT | EXPIRES) != 0 {
         return None;
     }
     let fingerprint = Fingerprint(raw.get(FINGERPRINT_AT..)?.first_chunk().copied()?);
@@ -176,6 +190,11 @@ fn decode_any(id: &JobId, raw: &Bytes) -> Option<(Job, Option<ReceiptBytes>)> {
         (State::Delayed | State::Ready | State::Reserved | State::Dead, ..) => return None,
     };
     let spec = JobSpec::decode(ttr, max_attempts, flags & STRICT != 0, &attributes)?;
+    let expires_at = attributes.expires_at()?;
+    if expires_at.is_some() != (flags & EXPIRES != 0) {
+        // Scripts go by the flag.
+        return None;
+    }
     if spec.callback.is_none() != outlet.is_plain() {
         // Whether the job may be delivered to a worker is not known.
         return None;
@@ -186,6 +205,7 @@ fn decode_any(id: &JobId, raw: &Bytes) -> Option<(Job, Option<ReceiptBytes>)> {
         state,
         created_at,
         due_at,
+        expires_at,
         spec,
         attempts,
         reason: attributes.reason()?,
@@ -248,6 +268,7 @@ mod tests {
                 ..JobSpec::default()
             },
             fingerprint: Fingerprint([7; 16]),
+            is_paused: false,
             body: Body::from_stored(body.into()),
         }
     }

@@ -95,14 +95,11 @@ impl AddCall {
         let mut shortest_delay = None;
         for (added, host) in added {
             let Added::Created(job) = added else { continue };
-            match job.state() {
-                State::Ready if !ready.contains(&(&job.topic, host)) => ready.push((&job.topic, host)),
-                State::Delayed => {
-                    let delay = job.due_at.since(job.created_at);
-                    shortest_delay = Some(shortest_delay.map_or(delay, |other| delay.min(other)));
-                }
-                State::Ready | State::Reserved | State::Dead => {}
+            if job.state() == State::Ready && !ready.contains(&(&job.topic, host)) {
+                ready.push((&job.topic, host));
             }
+            let delay = job.next_deadline().map(|deadline| deadline.since(job.created_at));
+            shortest_delay = shortest_delay.into_iter().chain(delay).min();
         }
         for (topic, host) in ready {
             self.notifier.ready_on(&Outlet { topic: topic.clone(), host }, shard);
@@ -145,18 +142,22 @@ fn decode_outcome(job: AddJob, reply: &Bytes) -> Result<Added> {
             let topic = std::str::from_utf8(&rest).ok().and_then(|name| Topic::parse(name).ok());
             Ok(Added::Exists { topic: topic.ok_or_else(|| unexpected("a topic"))?, state, due_at })
         }
+        Some(b'X') => Ok(Added::ExpiresFirst),
+        Some(b'P') => Ok(Added::IntakePaused),
         _ => Err(unexpected("the outcome of an add")),
     }
 }
 
 /// The job as it was stored.
 fn created_job(job: AddJob, created_at: Timestamp, due_at: Timestamp) -> Job {
+    let expires_at = job.spec.expiry.map(|expiry| expiry.resolve(due_at, job.due.kind()).moment);
     Job {
         id: job.id,
         topic: job.topic,
         state: if due_at <= created_at { JobState::Ready } else { JobState::Delayed },
         created_at,
         due_at,
+        expires_at,
         spec: job.spec,
         attempts: 0,
         reason: None,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::{gone_delay::GoneDelay, read::decode_job};
 use crate::{
-    job::{Actor, Delay, Job, JobState, Outlet, Reason, Receipt, State, Timestamp, encode_steps},
+    job::{Actor, Delay, Expiry, ExpiryChange, Job, Outlet, Reason, Receipt, State, Timestamp, encode_steps},
     store::{
         Applied, Patch, Result, Step, StepAction,
         redis::{
@@ -25,6 +25,9 @@ use crate::{
         },
     },
 };
+
+/// A flag beside those of [`Expiry::encode`].
+const KEEPS_ON_EXPIRY: u8 = 4;
 
 /// Applies steps.
 pub struct StepRunner {
@@ -71,8 +74,11 @@ impl StepRunner {
                 let args = |call| receipt_arg(call, receipt).optional_arg(reason.clone());
                 Ok(vec![self.apply_one(Script::Bury, first, args).await?])
             }
-            StepAction::Requeue(due) => {
-                let args = |call: ScriptCall| actor_arg(call.due_args(Some(*due)), first.by.as_ref());
+            StepAction::Requeue(requeue) => {
+                let args = |call: ScriptCall| {
+                    let call = expiry_arg(call.due_args(Some(requeue.due)), requeue.expiry);
+                    actor_arg(call, first.by.as_ref())
+                };
                 Ok(vec![self.apply_one(Script::Requeue, first, args).await?])
             }
             StepAction::Patch(patch) => {
@@ -123,6 +129,8 @@ impl StepRunner {
                 }
                 code::GONE => Applied::Gone,
                 code::LOST => Applied::Lost,
+                code::EXPIRES_FIRST => Applied::ExpiresFirst,
+                code::EXPIRED => Applied::Expired,
                 code::REFUSED => Applied::Refused(decode_state(&mut reply)?),
                 code::MOVED => {
                     outlet = Some(reply.name()?);
@@ -136,15 +144,13 @@ impl StepRunner {
 
     /// Notifies the listener of a job's new state.
     fn notify_changed(&self, job: &Job, outlet: &Outlet, now: Timestamp) {
-        match &job.state {
-            JobState::Ready => self.notifier.ready_on(outlet, self.shards.keys.shard_of(&job.id)),
-            JobState::Delayed => self.notifier.due_in(job.due_at.since(now)),
-            JobState::Reserved(reserved) => self.notifier.due_in(reserved.until.since(now)),
-            JobState::Dead(_) => {
-                if let Some(retention) = self.shards.context().options.dead_retention {
-                    self.notifier.due_in(retention);
-                }
-            }
+        if job.state() == State::Ready {
+            self.notifier.ready_on(outlet, self.shards.keys.shard_of(&job.id));
+        }
+        let retention = self.shards.context().options.dead_retention.filter(|_| job.state() == State::Dead);
+        let next = job.next_deadline().map(|deadline| deadline.since(now));
+        if let Some(next) = next.or(retention) {
+            self.notifier.due_in(next);
         }
     }
 }
@@ -172,11 +178,24 @@ fn reason_arg(reason: Option<&Reason>) -> Option<String> {
     reason.map(|reason| format!("+{}", reason.as_str()))
 }
 
+/// The change of an expiry as scripts read it (`change_expiry` in `scripts/transitions.lua`).
+pub(super) fn expiry_arg(call: ScriptCall, change: ExpiryChange) -> ScriptCall {
+    match change {
+        ExpiryChange::Keep => call.arg(""),
+        ExpiryChange::Clear => call.arg("-"),
+        ExpiryChange::Set(expire, on_expiry) => {
+            let mut bytes = Expiry { expire, on_expiry: on_expiry.unwrap_or_default() }.encode();
+            bytes[0] |= if on_expiry.is_none() { KEEPS_ON_EXPIRY } else { 0 };
+            call.bytes_arg(bytes.to_vec())
+        }
+    }
+}
+
 fn patch_args(call: ScriptCall, patch: &Patch) -> ScriptCall {
     let retry = patch.retry.as_ref().map(|retry| Bytes::from([b"+", &encode_steps(retry)[..]].concat()));
     let call = call.due_args(patch.due).optional_arg(patch.ttr.map(|ttr| millis_arg(ttr.as_duration())));
     let call = call.optional_arg(patch.max_attempts.map(i64::from)).optional_arg(retry);
-    call.optional_arg(patch.body.as_ref().map(|body| body.as_bytes().clone()))
+    expiry_arg(call, patch.expiry).optional_arg(patch.body.as_ref().map(|body| body.as_bytes().clone()))
 }
 
 /// Reads a state from a reply.

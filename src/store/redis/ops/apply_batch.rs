@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, time::Duration};
 use fred::types::Value;
 use futures_util::future::try_join_all;
 
-use super::apply::StepRunner;
+use super::apply::{StepRunner, expiry_arg};
 use crate::{
-    job::{Actor, Due, Outlet, State, TopicFilter},
+    job::{Actor, Due, ExpiryChange, Outlet, State, TopicFilter},
     store::{
-        Applied, JobChange, Result, Step, StepAction,
+        Applied, JobChange, Requeue, Result, Step, StepAction,
         redis::{
             codec::{record::state_code, scope::encode_scope},
             connection::call::ScriptCall,
@@ -158,13 +158,16 @@ fn needed_outlet(step: &Step) -> Option<Outlet> {
 
 fn add_seen(call: ScriptCall, step: &Step) -> ScriptCall {
     let StepAction::Change { topic, state, moment, change } = &step.action else { return call };
-    let (kind, ms): (&str, Value) = match change {
-        JobChange::Delete => ("delete", 0.into()),
-        JobChange::Reschedule(Due::After(delay)) => ("after", millis_arg(delay.as_duration())),
-        JobChange::Reschedule(Due::At(moment)) => ("at", moment.as_millis().into()),
-        JobChange::Requeue(Due::After(delay)) => ("requeue", millis_arg(delay.as_duration())),
-        JobChange::Requeue(Due::At(moment)) => ("requeue_at", moment.as_millis().into()),
+    let (due, names, expiry) = match change {
+        JobChange::Delete => (Due::default(), ["delete"; 2], ExpiryChange::Keep),
+        JobChange::Reschedule(due) => (*due, ["after", "at"], ExpiryChange::Keep),
+        JobChange::Requeue(Requeue { due, expiry }) => (*due, ["requeue", "requeue_at"], *expiry),
+    };
+    let (kind, ms): (&str, Value) = match due {
+        Due::After(delay) => (names[0], millis_arg(delay.as_duration())),
+        Due::At(moment) => (names[1], moment.as_millis().into()),
     };
     let call = call.arg(step.id.as_str()).arg(topic.as_str());
-    call.arg(i64::from(state_code(*state))).arg(moment.as_millis()).arg(kind).arg(ms)
+    let call = call.arg(i64::from(state_code(*state))).arg(moment.as_millis()).arg(kind).arg(ms);
+    expiry_arg(call, expiry)
 }

@@ -18,7 +18,7 @@ use crate::{
     store::{
         Move, MoveKind, Promoted, Result,
         redis::{
-            coordination::{notifier::Notifier, shards::Shards},
+            coordination::{compaction::Compaction, notifier::Notifier, shards::Shards},
             keys::Shard,
             reply::{Reply, unexpected},
             scripts::Script,
@@ -46,10 +46,16 @@ const OUTLETS_LIMIT: usize = 64;
 /// Time until a failed second call is retried.
 const RETRY_IN: Duration = Duration::from_millis(100);
 
+/// What the script says of a list with many stale entries, in place of a move.
+const LIST_TO_COMPACT: i64 = 0;
+/// The move that is followed by the id of the job.
+const EXPIRED_AND_DELETED: i64 = 6;
+
 /// Promotes due jobs.
 pub struct Promoter {
     shards: Arc<Shards>,
     notifier: Arc<Notifier>,
+    compaction: Arc<Compaction>,
     recent_outlets: RecentOutlets,
     promotions: Promotions,
     /// Counts calls, so that the shards of a group take turns in being first.
@@ -57,9 +63,16 @@ pub struct Promoter {
 }
 
 impl Promoter {
-    pub fn new(shards: Arc<Shards>, notifier: Arc<Notifier>) -> Arc<Self> {
+    pub fn new(shards: Arc<Shards>, notifier: Arc<Notifier>, compaction: Arc<Compaction>) -> Arc<Self> {
         let (recent_outlets, promotions) = (RecentOutlets::default(), Promotions::default());
-        Arc::new(Self { shards, notifier, recent_outlets, promotions, calls: AtomicUsize::new(0) })
+        Arc::new(Self {
+            shards,
+            notifier,
+            compaction,
+            recent_outlets,
+            promotions,
+            calls: AtomicUsize::new(0),
+        })
     }
 
     pub async fn promote(self: &Arc<Self>, limit: usize) -> Result<Promoted> {
@@ -215,12 +228,22 @@ impl Promoter {
         promoted.set_aside += usize::try_from(set_aside).unwrap_or(usize::MAX);
         let (mut ready, mut moved) = (Vec::new(), Vec::with_capacity(reply.len() / 4));
         while !reply.is_empty() {
-            let (outlet, kind): (Outlet, _) = (reply.name()?, decode_kind(reply.int()?)?);
+            let (outlet, code): (Outlet, _) = (reply.name()?, reply.int()?);
             if reply.int()? == 1 && !ready.contains(&outlet) {
                 ready.push(outlet.clone());
             }
             let late = Duration::from_millis(reply.count()?);
-            promoted.moves.push(Move { topic: outlet.topic.clone(), kind, late });
+            if code == LIST_TO_COMPACT {
+                self.compaction.request(shard, &outlet);
+                continue;
+            }
+            let deleted = if code == EXPIRED_AND_DELETED { Some(reply.name()?) } else { None };
+            promoted.moves.push(Move {
+                topic: outlet.topic.clone(),
+                kind: decode_kind(code)?,
+                late,
+                deleted,
+            });
             moved.push(outlet);
         }
         self.recent_outlets.record(moved.iter());
@@ -243,6 +266,7 @@ fn decode_kind(code: i64) -> Result<MoveKind> {
         2 => Ok(MoveKind::TimedOut),
         3 => Ok(MoveKind::Died),
         4 => Ok(MoveKind::Forgotten),
+        5 | EXPIRED_AND_DELETED => Ok(MoveKind::Expired),
         _ => Err(unexpected("a kind of move")),
     }
 }

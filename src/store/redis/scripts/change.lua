@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Changes jobs that a list showed, each only if it is still as it was seen.
 --
--- ARGV[A..] who changes them or '', then per job its id, topic, state and moment as seen, the change 'delete', 'after', 'at', 'requeue' or 'requeue_at', and
---           its delay or moment in ms
+-- ARGV[A..] who changes them or '', then per job its id, topic, state and moment as seen, the change 'delete', 'after', 'at',
+--           'requeue' or 'requeue_at', its delay or moment in ms, and the change of the expiry (`change_expiry`)
 -- Reply     { 1 when a list should be compacted, per job a code, an outlet ('' when skipped), and the ms until it is due,
 --           or -1 }
 if REPLAY then return REPLAY end
@@ -15,11 +15,14 @@ local function moment_of(job)
 end
 
 -- Changes a job. Returns a code and the ms until it is due, or -1.
-local function change(id, job, kind, ms)
+local function change(id, job, kind, ms, expiry)
   local was, due = job.state, nil
   local is_moment, requeues = kind == 'at' or kind == 'requeue_at', kind == 'requeue' or kind == 'requeue_at'
   if kind ~= 'delete' then due = due_at(is_moment, ms) end
   if not outlets[job.outlet] and (has_outlet_key(was) or (due and due <= NOW)) then return MOVED, -1 end
+  if requeues and expiry == '' and job.expires and job.expires <= NOW then return GONE, -1 end
+  change_expiry(job, expiry)
+  if due and count_expiry(job, due, is_moment) then return GONE, -1 end
   if was == READY then left_ready[job.outlet] = true end
   if not due then
     remove_job(id, job)
@@ -33,7 +36,7 @@ end
 
 -- The outlets of jobs that the next call changes. What else this call does with such a job comes after that.
 local postponed = {}
-for i = A + 1, #ARGV, 6 do
+for i = A + 1, #ARGV, 7 do
   local id, job = ARGV[i], decode(call('HGET', JOBS, ARGV[i]))
   local code, outlet, wait = GONE, '', -1
   if postponed[id] then
@@ -41,8 +44,9 @@ for i = A + 1, #ARGV, 6 do
   elseif job and job.topic == ARGV[i + 1] and job.state == tonumber(ARGV[i + 2])
     and moment_of(job) == tonumber(ARGV[i + 3]) then
     outlet = job.outlet
-    code, wait = change(id, job, ARGV[i + 4], tonumber(ARGV[i + 5]))
+    code, wait = change(id, job, ARGV[i + 4], tonumber(ARGV[i + 5]), ARGV[i + 6])
     if code == MOVED then postponed[id] = outlet end
+    if code == GONE then outlet = '' end
   end
   local n = #reply
   reply[n + 1], reply[n + 2], reply[n + 3] = code, outlet, wait

@@ -3,7 +3,7 @@
 -- new body may be larger.
 --
 -- ARGV[A+1..] 'after' | 'at' | '', ms, TTR or '', max attempts or '', schedule or '' with a leading '+'
---             when given, body or '', who patches or ''
+--             when given, the change of the expiry (`change_expiry`), body or '', who patches or ''
 local replayed = replayed_reply()
 if replayed then return replayed end
 if not JOB then return { GONE } end
@@ -20,11 +20,19 @@ if ARGV[A + 5] ~= '' then
   JOB.retry = sub(ARGV[A + 5], 2)
   if JOB.retry == '' then JOB.retry = nil end
 end
-if ARGV[A + 6] ~= '' then JOB.body = ARGV[A + 6] end
-if due then remember(JOB, RESCHEDULED, NOW, 0, 0, ARGV[A + 7]) end
+local had_expiry = JOB.expires
+change_expiry(JOB, ARGV[A + 6])
+if due or ARGV[A + 6] ~= '' then
+  local is_moment = kind == 'at' or (not due and value_at(JOB.others, 1, #JOB.others + 1, MOMENT) ~= nil)
+  if count_expiry(JOB, due or JOB.due, is_moment) then return { EXPIRES_FIRST } end
+end
+if ARGV[A + 7] ~= '' then JOB.body = ARGV[A + 7] end
+if due then remember(JOB, RESCHEDULED, NOW, 0, 0, ARGV[A + 8]) end
 
 local was = JOB.state
+if had_expiry and not JOB.expires then call('ZREM', EXPIRIES, ID) end
 if not due then
+  if JOB.expires then call('ZADD', EXPIRIES, JOB.expires, ID) end
   call('HSET', JOBS, ID, encode(JOB))
 else
   wait_until(ID, JOB, due, kind == 'at')

@@ -6,16 +6,19 @@
 --           per shard its origin
 -- Reply     { microseconds until the next due job, or -1; 1 when more may be due; outlets of due jobs whose keys
 --             are needed; per shard a list: set aside,
---             per move: outlet, 1 ready 2 timed out 3 died 4 deleted, 1 when it is ready now, ms late }
+--             per move: outlet, 1 ready 2 timed out 3 died 4 deleted 5 expired 6 expired and deleted, 1 when it is ready now,
+--             ms late, and after 6 the id; or outlet, 0 when its list should be compacted, 0, 0 }
 local room, unknown_limit, retention = tonumber(ARGV[A]), tonumber(ARGV[A + 1]), tonumber(ARGV[A + 2])
 local more, soonest, unknown, moves, has_outlets = 0, nil, {}, nil, false
+-- The outlets whose ready jobs expired.
+local left_ready = {}
 
 -- Selects the n-th shard of the call for everything that follows.
 local function select_shard(n)
   at, has_outlets = (n - 1) * (SHARD_KEYS + 2 * known), false
   JOBS, COUNTS, REPLAY_SLOTS, BROKEN, TIMELINE = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4], KEYS[at + 5]
   -- written: the keys of the indexes behind `at`
-  ORIGIN, set_aside_count, moves = ARGV[A + 2 + n], 0, { 0 }
+  ORIGIN, set_aside_count, moves, left_ready = ARGV[A + 2 + n], 0, { 0 }, {}
 end
 
 -- Selects the outlets' keys of the same shard, once a job is due there.
@@ -46,6 +49,21 @@ local function time_out(id, job)
   end
 end
 
+-- Makes a job that has expired a dead letter, or deletes it if it has asked for that.
+local function expire(id, job)
+  local late, outlet = NOW - job.expires, job.outlet
+  if job.state == READY then left_ready[outlet] = true end
+  local flags = byte(job.others, value_at(job.others, 1, #job.others + 1, EXPIRY))
+  if flags % 2 == 1 then
+    remove_job(id, job)
+    moved(outlet, 6, 0, late)
+    moves[#moves + 1] = id
+  else
+    make_dead(id, job, 'expired')
+    moved(outlet, 5, 0, late)
+  end
+end
+
 -- Indexes a job again whose index disagreed with the record, which is the truth.
 local function reindex(id, job)
   for _, index in ipairs(indexes_behind(at)) do
@@ -55,7 +73,9 @@ local function reindex(id, job)
 end
 
 local function promote_job(id, job)
-  if job.state == DELAYED and job.due <= NOW then
+  if job.expires and job.state <= READY and job.expires <= NOW then
+    expire(id, job)
+  elseif job.state == DELAYED and job.due <= NOW then
     local late = NOW - job.due
     make_ready(id, job, job.due)
     moved(job.outlet, 1, 1, late)
@@ -75,7 +95,7 @@ local function promote_delayed(id, raw)
   local _, outlet, _, tag = parse_head(raw, DELAYED)
   if not outlet or not outlets[outlet] or (tag and tag <= DIED_AT) then return false end
   local flags, gen, due = unpack('>BI4I6', raw, 2)
-  if due > NOW then return false end
+  if due > NOW or may_expire(flags) then return false end
   gen = (gen + 1) % 4294967296
   call('RPUSH', outlets[outlet].ready, pack('>I4I6', gen, NOW) .. id)
   call('ZREM', DUE, id)
@@ -142,9 +162,14 @@ for n = 1, #ARGV - A - 2 do
   if not refuse_fenced(call('HGET', COUNTS, '!'), ORIGIN) then
     -- Reservations first: there are few of them, while a million jobs may be due at the same time.
     promote_from(LEASES, NOW, 0)
+    -- Before delays end: a job that expires when it is due is not ready in between.
+    promote_from(EXPIRIES, NOW, 0)
     promote_from(DUE, NOW, 0)
     if retention then promote_from(DEAD_BY_TIME, NOW - retention, retention) end
     write_counts()
+    for outlet in pairs(left_ready) do
+      if has_many_stale(outlet) then moved(outlet, 0, 0, 0) end
+    end
   end
   moves[1] = set_aside_count
   reply[3 + n] = moves

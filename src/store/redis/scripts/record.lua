@@ -8,8 +8,11 @@ local VERSION = 32 -- in the upper half of the first byte; the state is in the l
 local DELAYED, READY, RESERVED, DEAD = 1, 2, 3, 4
 local FIXED = '>BBI4I6I4I6I4I3c16BI2'
 local OUTLET_AT, HEAD = 46, 48 -- the length of the outlet's name, and of all that precedes it
--- Tags of attributes. All others are above them: these scripts copy them.
+-- Tags of attributes. All others are above them: these scripts copy them, but for those that say when a job expires and
+-- which clock decides in a store to which the job may be moved.
 local LEASE, DIED_AT, RETRY, REASON, HISTORY = 1, 2, 3, 4, 5
+local EXPIRY, MOMENT, EXPIRES_AT, EXPIRY_MOMENT = 10, 11, 12, 13
+local LAST_MOMENT, LONGEST_DELAY = 253402207199999, 315576000000
 local ATTRIBUTES_LIMIT = 32768
 
 -- Whether a text is before another one, byte by byte, as Redis sorts members with equal scores. Lua's own comparison follows
@@ -46,6 +49,25 @@ local function timeline_fields(outlet, due)
   return 'm' .. pack('>I4', minute) .. topic, 'h' .. pack('>I4', math.floor(minute / 60)) .. topic
 end
 
+-- Whether a job with these flags expires. Then it has the attributes EXPIRY and EXPIRES_AT.
+local function may_expire(flags) return flags % 4 >= 2 end
+
+-- Where the value of an attribute begins among encoded ones, the first of which begins at `at`; nil when it is not there.
+local function value_at(encoded, at, ends, wanted)
+  while at < ends do
+    local tag, size = unpack('>BI2', encoded, at)
+    if tag >= wanted then return tag == wanted and at + 3 or nil end
+    at = at + 3 + size
+  end
+end
+
+-- When a job expires that has a value of EXPIRY at `at` and is due at `due`, and whether a moment was asked.
+local function resolve_expiry(encoded, at, due)
+  local flags, ms = unpack('>BI6', encoded, at)
+  local asks_moment = flags >= 2
+  return asks_moment and ms or math.min(due + ms, LAST_MOMENT), asks_moment
+end
+
 -- Decodes a record to a table; nil when it is not a record. `others` are the attributes with other tags, as they are.
 local function decode(raw)
   if not raw or #raw <= HEAD then return nil end
@@ -65,11 +87,8 @@ local function decode(raw)
     local tag, size = unpack('>BI2', raw, at)
     local following = at + 3 + size
     if tag <= last or following > body_at then return nil end
-    if tag <= HISTORY then
-      values[tag] = sub(raw, at + 3, following - 1)
-    elseif last <= HISTORY then
-      job.others = sub(raw, at, body_at - 1)
-    end
+    if tag <= HISTORY or tag == EXPIRY or tag == EXPIRES_AT then values[tag] = sub(raw, at + 3, following - 1) end
+    if tag > HISTORY and last <= HISTORY then job.others = sub(raw, at, body_at - 1) end
     at, last = following, tag
   end
   -- A reserved job without a lease, or a dead one without a moment of death, could neither end nor be finished.
@@ -79,6 +98,15 @@ local function decode(raw)
   -- Of the lease these scripts change only the receipt and the deadline.
   if lease then job.receipt, job.till, job.held = sub(lease, 1, 16), unpack('>I6', lease, 17), sub(lease, 23) end
   if died then job.died = unpack('>I6', died) end
+  local expiry, expires_at = values[EXPIRY], values[EXPIRES_AT]
+  if may_expire(flags) then
+    if not expiry or #expiry ~= 7 or not expires_at or #expires_at ~= 6 then return nil end
+    local asked, ms = unpack('>BI6', expiry)
+    if asked > 3 or (asked < 2 and ms > LONGEST_DELAY) then return nil end
+    job.expires = unpack('>I6', expires_at)
+  elseif expiry or expires_at then
+    return nil
+  end
   job.retry, job.reason, job.history = values[RETRY], values[REASON], values[HISTORY]
   if job.retry and #job.retry % 5 ~= 0 then return nil end
   return job

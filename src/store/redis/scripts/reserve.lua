@@ -5,7 +5,7 @@
 -- ARGV[A..] number of jobs, their TTRs (I4 each, 0 for the job's own), their receipts (16 bytes each), who reserves them: per
 --           run of jobs their number (I2), the length of the name (I2), the name
 -- Reply     { ready jobs left, now, set aside, id, record, ms since ready, ... }
-local STALE_LIMIT = 500
+local STALE_LIMIT, DUE_AT = 500, 7
 local outlet, wanted, ttrs, receipts, actors = ARGV[8], tonumber(ARGV[A]), ARGV[A + 1], ARGV[A + 2], ARGV[A + 3]
 local list = outlets[outlet].ready
 
@@ -21,12 +21,18 @@ if REPLAY then
   return reply
 end
 
--- The record of a ready job as a reserved one, and the end of its reservation; nil when it is not that ready job.
+-- The record of a ready job as a reserved one, and the end of its reservation; nil when it is not that ready job, and nil and
+-- true when it has expired.
 local function reserve_record(raw, gen, ttr, receipt, by)
   local ends, job_outlet, length, tag = parse_head(raw, READY)
   if job_outlet ~= outlet or (tag and tag <= DIED_AT) then return nil end
   local flags, job_gen, due, attempts, _, own_ttr = unpack('>BI4I6I4I6I4', raw, 2)
   if job_gen ~= gen then return nil end
+  if may_expire(flags) then
+    local expires_at = value_at(raw, ends + 1, ends + length + 1, EXPIRES_AT)
+    if not expires_at then return nil end
+    if unpack('>I6', raw, expires_at) <= NOW then return nil, true end
+  end
   local till = NOW_UP + (ttr > 0 and ttr or own_ttr)
   return pack('>BBI4I6I4', VERSION + RESERVED, flags, gen, due, attempts + 1) .. sub(raw, 17, OUTLET_AT)
     .. pack('>I2', length + 31 + #by) .. outlet .. pack('>BI2c16I6I6', LEASE, 28 + #by, receipt, till, NOW) .. by
@@ -45,6 +51,7 @@ end
 
 check_shard(LEASES)
 call('HLEN', JOBS)
+if call('ZRANGE', EXPIRIES, 0, 0)[1] then check_shard(DUE) end
 local grants, saved, stale, granted = {}, {}, 0, 0
 
 while granted < wanted and stale < STALE_LIMIT do
@@ -60,9 +67,19 @@ while granted < wanted and stale < STALE_LIMIT do
       granted = granted + 1
       call('ZADD', LEASES, till, id)
       call('HSET', JOBS, id, record)
+      -- If this fails, a promotion finds that the index disagrees.
+      if may_expire(byte(record, 2)) then attempt('ZREM', EXPIRIES, id) end
       local n, waited = 3 * granted, math.max(NOW - since, 0)
       saved[n], saved[n + 1], saved[n + 2] = id, receipt, waited
       grants[n + 1], grants[n + 2], grants[n + 3] = id, record, waited
+    elseif till then
+      -- It has expired. From here on it is delayed and overdue: the next promotion moves it.
+      stale = stale + 1
+      local due = unpack('>I6', raw, DUE_AT)
+      call('ZADD', DUE, due, id)
+      call('HSET', JOBS, id, pack('>B', VERSION + DELAYED) .. sub(raw, 2))
+      count(outlet, READY, -1)
+      count(outlet, DELAYED, 1, due)
     else
       stale = stale + 1
       if raw and not decode(raw) then

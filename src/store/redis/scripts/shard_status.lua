@@ -31,7 +31,9 @@ local function counts_are_wrong(at)
   end
   local stored, aside = size('HLEN', jobs), size('HLEN', broken)
   local sizes = {}
-  for _, index in ipairs(indexes_behind(at)) do sizes[LETTERS[index.state]] = size('ZCARD', index.key) or false end
+  for _, index in ipairs(indexes_behind(at)) do
+    if index.state then sizes[LETTERS[index.state]] = size('ZCARD', index.key) or false end
+  end
   for _, entries in pairs(sizes) do
     if not entries then return false end
   end

@@ -28,29 +28,64 @@ local function leave_state(id, job, next_state)
   local index = index_of(job.state)
   if index and job.state ~= next_state then call('ZREM', index, id) end
   if job.state == DEAD then call('ZREM', outlets[job.outlet].dead, id) end
+  if job.expires and job.state <= READY then call('ZREM', EXPIRIES, id) end
   job.receipt, job.till, job.held, job.died = nil, nil, nil, nil
 end
 
 local function enter_state(id, job, state)
   job.state = state
   count(job.outlet, state, 1, job.due)
+  if job.expires and state <= READY then call('ZADD', EXPIRIES, job.expires, id) end
   call('HSET', JOBS, id, encode(job))
 end
 
--- The attribute of a job whose due time is a moment: tag 11, empty.
-local MOMENT_TAG, MOMENT = 11, pack('>BI2', 11, 0)
-
--- Notes whether the due time of a job is a moment that a client named.
-local function set_due_kind(job, is_moment)
+-- Sets, replaces or removes (without a value) an attribute that other scripts copy.
+local function set_attribute(job, tag, value)
   local others, at = job.others, 1
-  while at <= #others and byte(others, at) < MOMENT_TAG do
+  while at <= #others and byte(others, at) < tag do
     local _, size = unpack('>BI2', others, at)
     at = at + 3 + size
   end
-  local has = byte(others, at) == MOMENT_TAG
-  if has ~= is_moment then
-    job.others = sub(others, 1, at - 1) .. (is_moment and MOMENT or '') .. sub(others, has and at + 3 or at)
+  local ends = at
+  if byte(others, at) == tag then
+    local _, size = unpack('>BI2', others, at)
+    ends = at + 3 + size
   end
+  job.others = sub(others, 1, at - 1) .. (value and pack('>BI2', tag, #value) .. value or '') .. sub(others, ends)
+end
+
+-- Notes whether the due time of a job is a moment that a client named.
+local function set_due_kind(job, is_moment) set_attribute(job, MOMENT, is_moment and '' or nil) end
+
+-- Changes what was asked about a job's expiry: '' keeps it, '-' removes it, and all else is a value of EXPIRY, whose flag 4
+-- keeps what happens at the expiry.
+local function change_expiry(job, change)
+  if change == '' then return end
+  local had = may_expire(job.flags)
+  if change == '-' then
+    set_attribute(job, EXPIRY, nil)
+    set_attribute(job, EXPIRES_AT, nil)
+    set_attribute(job, EXPIRY_MOMENT, nil)
+    job.flags, job.expires = had and job.flags - 2 or job.flags, nil
+    return
+  end
+  local flags = byte(change)
+  if flags >= 4 then
+    local old = had and byte(job.others, value_at(job.others, 1, #job.others + 1, EXPIRY)) or 0
+    flags = flags - 4 + old % 2
+  end
+  set_attribute(job, EXPIRY, pack('>B', flags) .. sub(change, 2))
+  job.flags = had and job.flags or job.flags + 2
+end
+
+-- Computes anew when a job expires, from the due time that a client asked for. Returns whether it would expire before that.
+local function count_expiry(job, due, is_moment)
+  if not may_expire(job.flags) then return false end
+  local asks_moment = nil
+  job.expires, asks_moment = resolve_expiry(job.others, value_at(job.others, 1, #job.others + 1, EXPIRY), due)
+  set_attribute(job, EXPIRES_AT, pack('>I6', job.expires))
+  set_attribute(job, EXPIRY_MOMENT, (asks_moment or is_moment) and '' or nil)
+  return job.expires < due
 end
 
 local function make_delayed(id, job, due)

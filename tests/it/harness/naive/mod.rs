@@ -18,8 +18,8 @@ use bytes::Bytes;
 use linger::{
     clock::Clock,
     job::{
-        Actor, AttemptEnd, Attributes, Body, Fingerprint, History, HistoryEntry, HistoryEvent, HostNumber,
-        Job, JobId, JobState, Origin, Outlet, Reason, Receipt, Reserved, State, Timestamp, Topic,
+        Actor, AttemptEnd, Attributes, Body, DueKind, Fingerprint, History, HistoryEntry, HistoryEvent,
+        HostNumber, Job, JobId, JobState, Origin, Outlet, Reason, Receipt, Reserved, State, Timestamp, Topic,
         TopicFilter,
     },
     store::{
@@ -138,6 +138,7 @@ impl Naive {
             .jobs
             .values()
             .filter(|entry| self.outlet(&entry.job) == *outlet && entry.job.state() == State::Ready)
+            .filter(|entry| !self.has_expired(&entry.job))
             .collect();
         ready.sort_by_key(|entry| (entry.job.due_at, entry.arrival));
         ready.into_iter().map(|entry| entry.job.id.clone()).collect()
@@ -193,6 +194,16 @@ impl Naive {
         job.history.push(&HistoryEntry { at: since, by: job.reserved_by().cloned(), event });
     }
 
+    /// Computes when a job expires that is due at this moment. Returns whether that would be earlier.
+    fn expires_first(job: &mut Job, due_at: Timestamp) -> bool {
+        job.expires_at = job.spec.expiry.map(|expiry| expiry.resolve(due_at, DueKind::Elapsed).moment);
+        job.expires_at.is_some_and(|expires_at| expires_at < due_at)
+    }
+
+    fn has_expired(&self, job: &Job) -> bool {
+        job.expires_at.is_some_and(|expires_at| expires_at <= self.clock.now())
+    }
+
     /// Makes a job wait until `due_at`, and notifies the listener.
     fn wait_until(&self, entry: &mut Entry, due_at: Timestamp) {
         let now = self.clock.now();
@@ -204,7 +215,9 @@ impl Naive {
             self.announce(self.outlet(&entry.job));
         } else {
             entry.job.state = JobState::Delayed;
-            self.listener.due_in(due_at.since(now));
+        }
+        if let Some(deadline) = entry.job.next_deadline() {
+            self.listener.due_in(deadline.since(now));
         }
     }
 
@@ -223,6 +236,9 @@ impl Naive {
                 Added::Exists { state: job.state(), topic: job.topic, due_at: job.due_at }
             };
         }
+        if add.is_paused {
+            return Added::IntakePaused;
+        }
         let now = self.clock.read();
         content.arrivals += 1;
         let job = Job {
@@ -231,6 +247,7 @@ impl Naive {
             state: JobState::Delayed,
             created_at: now.rounded_down,
             due_at: now.rounded_down,
+            expires_at: None,
             spec: add.spec,
             attempts: 0,
             reason: None,
@@ -246,7 +263,11 @@ impl Naive {
             arrival,
             other: Attributes::default(),
         };
-        self.wait_until(&mut entry, add.due.resolve(now));
+        let due_at = add.due.resolve(now);
+        if Self::expires_first(&mut entry.job, due_at) {
+            return Added::ExpiresFirst;
+        }
+        self.wait_until(&mut entry, due_at);
         let job = entry.job.clone();
         content.jobs.insert(add.id, entry);
         Added::Created(job)
@@ -269,6 +290,10 @@ impl Naive {
     fn expire(&self, entry: &mut Entry) -> Option<MoveKind> {
         let now = self.clock.read();
         match entry.job.state() {
+            State::Delayed | State::Ready if self.has_expired(&entry.job) => {
+                self.die(entry, None, Reason::EXPIRED);
+                Some(MoveKind::Expired)
+            }
             State::Delayed if entry.job.due_at <= now.rounded_down => {
                 self.wait_until(entry, entry.job.due_at);
                 Some(MoveKind::Ready)
@@ -294,9 +319,7 @@ impl Naive {
 
     fn deadline(&self, entry: &Entry) -> Option<Timestamp> {
         match entry.job.state() {
-            State::Delayed => Some(entry.job.due_at),
-            State::Ready => None,
-            State::Reserved => entry.job.reserved_until(),
+            State::Delayed | State::Ready | State::Reserved => entry.job.next_deadline(),
             State::Dead => Some(entry.job.dead_at()?.after(self.dead_retention?)),
         }
     }

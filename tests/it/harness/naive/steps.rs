@@ -1,8 +1,8 @@
 //! Steps of the model: one after the other, each on the whole content.
 
 use linger::{
-    job::{Actor, AttemptEnd, Due, HistoryEvent, JobId, Reason, Receipt, State, TopicFilter},
-    store::{Applied, JobChange, Patch, Release, Step, StepAction, moment_of},
+    job::{Actor, AttemptEnd, ExpiryChange, HistoryEvent, JobId, Reason, Receipt, State, TopicFilter},
+    store::{Applied, JobChange, Patch, Release, Requeue, Step, StepAction, moment_of},
 };
 
 use super::{super::jobs::set_until, Content, Entry, Naive};
@@ -13,7 +13,7 @@ impl Naive {
         let mut content = self.content();
         match action {
             StepAction::Delete => Self::delete_one(&mut content, scope, id),
-            StepAction::Requeue(due) => self.requeue_one(&mut content, scope, id, *due, by.as_ref()),
+            StepAction::Requeue(requeue) => self.requeue_one(&mut content, scope, id, *requeue, by.as_ref()),
             StepAction::Patch(patch) => self.patch_one(&mut content, scope, id, patch, by.as_ref()),
             StepAction::Change { topic, state, moment, change } => {
                 let seen = content.find(scope, id).map(|entry| &entry.job);
@@ -22,15 +22,20 @@ impl Naive {
                 if !is_still || !change.applies_to(*state) {
                     return Applied::Skipped;
                 }
-                match change {
+                let applied = match change {
                     JobChange::Delete => Self::delete_one(&mut content, scope, id),
-                    JobChange::Requeue(due) => self.requeue_one(&mut content, scope, id, *due, by.as_ref()),
+                    JobChange::Requeue(requeue) => {
+                        self.requeue_one(&mut content, scope, id, *requeue, by.as_ref())
+                    }
                     JobChange::Reschedule(due) => {
                         let patch = Patch { due: Some(*due), ..Patch::default() };
                         self.patch_one(&mut content, scope, id, &patch, by.as_ref())
                     }
                 };
-                Applied::Done { topic: topic.clone() }
+                match applied {
+                    Applied::ExpiresFirst | Applied::Expired => Applied::Skipped,
+                    _ => Applied::Done { topic: topic.clone() },
+                }
             }
             StepAction::Release(receipt, _)
             | StepAction::Touch(receipt, _)
@@ -96,17 +101,27 @@ impl Naive {
         content: &mut Content,
         scope: &TopicFilter,
         id: &JobId,
-        due: Due,
+        Requeue { due, expiry }: Requeue,
         by: Option<&Actor>,
     ) -> Applied {
         let Some(entry) = content.find(scope, id) else { return Applied::Gone };
         if entry.job.state() != State::Dead {
             return Applied::Refused(entry.job.state());
         }
+        if expiry == ExpiryChange::Keep && self.has_expired(&entry.job) {
+            return Applied::Expired;
+        }
+        let due_at = due.resolve(self.clock.read());
+        let mut job = entry.job.clone();
+        job.spec.expiry = expiry.apply_to(job.spec.expiry);
+        if Self::expires_first(&mut job, due_at) {
+            return Applied::ExpiresFirst;
+        }
+        entry.job = job;
         self.remember(&mut entry.job, HistoryEvent::Requeued, by);
         entry.job.attempts = 0;
         entry.job.reason = None;
-        self.wait_until(entry, due.resolve(self.clock.read()));
+        self.wait_until(entry, due_at);
         Applied::Job(Box::new(entry.job.clone()))
     }
 
@@ -122,12 +137,21 @@ impl Naive {
         if !matches!(entry.job.state(), State::Delayed | State::Ready) {
             return Applied::Refused(entry.job.state());
         }
-        let job = &mut entry.job;
+        let due_at = patch.due.map(|due| due.resolve(self.clock.read()));
+        let mut job = entry.job.clone();
         patch.apply_to(&mut job.spec);
-        job.body = patch.body.as_ref().map_or_else(|| job.body.clone(), super::copied);
-        if let Some(due) = patch.due {
+        job.body = patch.body.as_ref().map_or(job.body, super::copied);
+        let counts_anew = due_at.is_some() || patch.expiry != ExpiryChange::Keep;
+        let due_or_present = due_at.unwrap_or(job.due_at);
+        if counts_anew && Self::expires_first(&mut job, due_or_present) {
+            return Applied::ExpiresFirst;
+        }
+        entry.job = job;
+        if let Some(due_at) = due_at {
             self.remember(&mut entry.job, HistoryEvent::Rescheduled, by);
-            self.wait_until(entry, due.resolve(self.clock.read()));
+            self.wait_until(entry, due_at);
+        } else if let Some(deadline) = entry.job.next_deadline() {
+            self.listener.due_in(deadline.since(self.clock.now()));
         }
         Applied::Job(Box::new(entry.job.clone()))
     }

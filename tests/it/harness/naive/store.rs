@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use linger::{
-    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Receipt, State, Topic, TopicFilter},
+    job::{CallRate, HostNumber, Job, JobId, OnExpiry, Origin, Outlet, Receipt, State, Topic, TopicFilter},
     store::{
         AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
         JobRecord, ListPosition, Minute, Move, MoveKind, Notices, Order, Promoted, PurgeCursor, PurgeSlice,
@@ -103,18 +103,21 @@ impl Store for Naive {
             .filter(|(deadline, _, _)| *deadline <= now)
             .collect();
         due.sort();
-        let mut promoted = Promoted { more: due.len() > limit, ..Promoted::default() };
+        let mut promoted = Promoted::default();
         for (deadline, _, id) in due.into_iter().take(limit) {
             let entry = content.jobs.get_mut(&id).expect("just seen");
             let topic = entry.job.topic.clone();
             let kind = self.expire(entry).expect("its deadline has passed");
-            if kind == MoveKind::Forgotten {
+            let deletes = entry.job.spec.expiry.is_some_and(|expiry| expiry.on_expiry == OnExpiry::Delete);
+            let deleted = (kind == MoveKind::Expired && deletes).then(|| id.clone());
+            if kind == MoveKind::Forgotten || deleted.is_some() {
                 content.jobs.remove(&id);
             }
-            promoted.moves.push(Move { topic, kind, late: now.since(deadline) });
+            promoted.moves.push(Move { topic, kind, late: now.since(deadline), deleted });
         }
-        promoted.next_in =
-            content.jobs.values().filter_map(|entry| self.deadline(entry)).min().map(|next| next.since(now));
+        let next = content.jobs.values().filter_map(|entry| self.deadline(entry)).min();
+        promoted.next_in = next.map(|next| next.since(now));
+        promoted.more = next.is_some_and(|next| next <= now);
         Ok(promoted)
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::Arc;
 
-use crate::job::{Callback, CallbackUrl, RetrySchedule};
+use crate::job::{Callback, CallbackUrl, Expire, Expiry, OnExpiry, RetrySchedule};
 use proptest::prelude::*;
 
 fn records() -> impl Strategy<Value = Record> {
@@ -11,7 +11,7 @@ fn records() -> impl Strategy<Value = Record> {
     let counts = (any::<u32>(), any::<u32>(), any::<bool>(), any::<[u8; 16]>());
     let steps = prop::collection::vec(0u64..=315_576_000_000, 0..=64);
     // Not 8 and 9: any bytes of the right length are a trace context.
-    let unknown = (prop_oneof![Just(1u8), 10u8..], prop::collection::vec(any::<u8>(), 0..300));
+    let unknown = (prop_oneof![Just(1u8), 14u8..], prop::collection::vec(any::<u8>(), 0..300));
     let end = (
         prop::option::of("\\PC{0,200}"),
         prop::option::of(0i64..=253_402_207_199_999),
@@ -26,12 +26,17 @@ fn records() -> impl Strategy<Value = Record> {
                 topic: Topic::parse(&names.1).expect("valid"),
                 due_at: Timestamp::from_millis(times.0),
                 created_at: Timestamp::from_millis(times.1),
+                expires_at: counts.2.then(|| Timestamp::from_millis(times.0)),
                 spec: JobSpec {
                     ttr: Ttr::new(Duration::from_millis(times.2)).expect("valid"),
                     max_attempts: counts.1,
                     retry: RetrySchedule::new(steps.into_iter().map(Duration::from_millis).collect())
                         .expect("valid"),
                     require_receipt: counts.2,
+                    expiry: counts.2.then(|| Expiry {
+                        expire: Expire::At(Timestamp::from_millis(times.0)),
+                        on_expiry: OnExpiry::Delete,
+                    }),
                     ..JobSpec::default()
                 },
                 attempts: counts.0,
@@ -77,7 +82,7 @@ proptest! {
         let key = RowKey::from_bits(bits);
         let head = record.encode_head(key);
         let columns = columns(key, &record, &head);
-        prop_assert_eq!(columns.verify_and_read_host(), Ok(None));
+        prop_assert_eq!(columns.verify_and_read_parts(), Ok((None, record.head.expiry())));
         prop_assert_eq!(columns.decode_head(), Ok(record.head.clone()));
         prop_assert_eq!(columns.decode_record(record.body.as_bytes()), Ok(record.clone()));
     }
@@ -94,11 +99,11 @@ proptest! {
             *at.get_mut(&mut body) ^= flip;
             prop_assert_eq!(columns(key, &record, &good).decode_record(&body), Err(RecordError::BodySum));
         }
-        prop_assert_eq!(columns(key.next(), &record, &good).verify_and_read_host(), Err(RecordError::HeadSum), "moved");
+        prop_assert_eq!(columns(key.next(), &record, &good).verify_and_read_parts(), Err(RecordError::HeadSum), "moved");
         let mut renamed = columns(key, &record, &good);
         let name = format!("{}x", record.head.id);
         renamed.id = name.as_bytes();
-        prop_assert_eq!(renamed.verify_and_read_host(), Err(RecordError::HeadSum));
+        prop_assert_eq!(renamed.verify_and_read_parts(), Err(RecordError::HeadSum));
     }
 
     #[test]
@@ -124,7 +129,7 @@ proptest! {
         let key = RowKey::from_bits(7);
         let head = record.encode_head(key);
         let read = columns(key, &record, &head);
-        prop_assert_eq!(read.verify_and_read_host(), Ok(Some(host)));
+        prop_assert_eq!(read.verify_and_read_parts(), Ok((Some(host), record.head.expiry())));
         prop_assert_eq!(read.decode_record(record.body.as_bytes()), Ok(record.clone()));
         prop_assert_eq!(record.head.outlet().to_string(), format!("{}>{:02x}", record.head.topic, host.0));
         // A worker must not get a job whose callback or host is missing or malformed.
