@@ -62,8 +62,10 @@ def calls() -> None:
     id = "a:+=@~"
     for _ in range(2):
         added = client.add("t", b'{"n":1}', id=id, delay=timedelta(seconds=90), ttr=1.5, max_attempts=0,
-                           retry=[3600, timedelta(minutes=90)])
-        say(id=added.id, replayed=added.replayed, state=added.state, ttr=added.ttr)
+                           retry=[3600, timedelta(minutes=90)], expire=timedelta(seconds=604800.5), on_expiry="delete")
+        assert added.expires_at
+        expires = (added.expires_at - added.due_at).total_seconds()
+        say(id=added.id, replayed=added.replayed, state=added.state, ttr=added.ttr, expires=expires)
     try:
         client.add("t", id=id)
     except Error as error:

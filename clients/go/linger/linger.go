@@ -111,6 +111,9 @@ type NewJob struct {
 	TTR         time.Duration   // how long a reservation lasts; 1 s to 24 h
 	MaxAttempts int             // or NoLimit
 	Retry       []time.Duration // the waits between attempts
+	Expire      time.Duration   // from when on it is not delivered, from its due time
+	ExpireAt    time.Time       // in place of Expire
+	OnExpiry    string          // what happens then, with one of these: "dead" or "delete"
 }
 
 // definition is the JSON of a job. Its body is not given to encoding/json, which would change spaces and letters.
@@ -127,6 +130,13 @@ func (j *NewJob) definition() ([]byte, error) {
 	setDuration(fields, "ttr", j.TTR)
 	if !j.At.IsZero() {
 		fields["at"] = instant(j.At)
+	}
+	setDuration(fields, "expire", j.Expire)
+	if !j.ExpireAt.IsZero() {
+		fields["expire"] = instant(j.ExpireAt)
+	}
+	if j.OnExpiry != "" {
+		fields["on_expiry"] = j.OnExpiry
 	}
 	if j.MaxAttempts != 0 {
 		fields["max_attempts"] = j.MaxAttempts
@@ -172,6 +182,7 @@ type Job struct {
 	State         string          `json:"state"` // delayed, ready, reserved or dead; later versions may have more
 	CreatedAt     time.Time       `json:"created_at"`
 	DueAt         time.Time       `json:"due_at"`
+	ExpiresAt     time.Time       `json:"expires_at"` // zero: never
 	TTR           time.Duration   `json:"-"`
 	Attempts      int             `json:"attempts"`     // reservations so far, with this one
 	MaxAttempts   int             `json:"max_attempts"` // 0: no limit

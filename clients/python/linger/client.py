@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any, Callable
 
 from .calls import NEVER, SAFELY, UNLESS_LOST, Connections, Refused, Scope, is_problem
-from .values import (Duration, Moment, Seconds, bearer_token, count, duration, durations, moment, optional, path_of_job, seconds,
-                     server_url, text)
+from .values import (Duration, Moment, Seconds, bearer_token, count, duration, durations, expiry, moment, optional, path_of_job,
+                     seconds, server_url, text)
 
 # Keeps numbers as they are written: int() refuses more than 4,300 digits.
 _AS_WRITTEN = json.JSONDecoder(parse_int=str, parse_float=str)
@@ -21,7 +21,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 # The members of the server's jobs that a Job has, besides the body.
 _MEMBERS: dict[str, Any] = {
     "id": str, "topic": str, "state": str, "created_at": str, "due_at": str, "ttr": (int, float), "attempts": int,
-    "max_attempts": int, "reason": str, "traceparent": str, "tracestate": str, "receipt": str, "reserved_until": str,
+    "max_attempts": int, "expires_at": str, "reason": str, "traceparent": str, "tracestate": str, "receipt": str, "reserved_until": str,
     "late": (int, float),
 }
 
@@ -38,6 +38,8 @@ class NewJob:
     ttr: Duration | None = None  # how long a reservation lasts; 1 s to 24 h
     max_attempts: int | None = None  # 0: no limit
     retry: Sequence[Duration] | None = None  # the waits between attempts
+    expire: Duration | datetime | None = None  # from when on it is not delivered: how long after it is due, or at this time
+    on_expiry: str | None = None  # what happens then, with expire: "dead" or "delete"
 
     def definition(self) -> bytes:
         """The JSON of the job."""
@@ -49,7 +51,8 @@ class NewJob:
         fields = as_json(topic=text("topic", self.topic), id=optional(text, "id", self.id),
                          delay=optional(duration, "delay", self.delay), at=optional(moment, "at", self.at),
                          ttr=optional(duration, "ttr", self.ttr), retry=optional(durations, "retry", self.retry),
-                         max_attempts=optional(count, "max_attempts", self.max_attempts))
+                         max_attempts=optional(count, "max_attempts", self.max_attempts),
+                         expire=optional(expiry, "expire", self.expire), on_expiry=optional(text, "on_expiry", self.on_expiry))
         return fields[:-1] + b',"body":' + body + b"}"
 
 
@@ -72,6 +75,7 @@ class Job:
     receipt: str = field(default="", repr=False)
     reserved_until: datetime | None = None
     late: float = 0  # seconds from due to delivered
+    expires_at: datetime | None = None  # from when on it is not delivered
     replayed: bool = False  # the add found this job there: it repeats an earlier one
     # Set when a handler must stop: its reservation is lost, or the worker's drain is over.
     lost: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
@@ -118,7 +122,8 @@ class Client:
 
     def add(self, topic: str, body: Any = None, *, id: str | None = None, delay: Duration | None = None,
             at: Moment | None = None, ttr: Duration | None = None, max_attempts: int | None = None,
-            retry: Sequence[Duration] | None = None) -> Job:
+            retry: Sequence[Duration] | None = None, expire: Duration | datetime | None = None,
+            on_expiry: str | None = None) -> Job:
         """Adds a job, as NewJob describes it. Returns it, `replayed` if the server had it already."""
         id = _new_id() if id is None else id
 
@@ -127,7 +132,7 @@ class Client:
             job.replayed = _is_replayed(status)
             return job
 
-        new = NewJob(topic, body, id, delay, at, ttr, max_attempts, retry)
+        new = NewJob(topic, body, id, delay, at, ttr, max_attempts, retry, expire, on_expiry)
         return self.connections.call("POST", "/jobs", new.definition(), read)
 
     def add_many(self, jobs: Sequence[NewJob]) -> list[Added]:
@@ -277,7 +282,7 @@ def _read_job(id: str | None, text: str) -> Job:
     found = {name: json.loads(part) for name, part in parts.items() if name in _MEMBERS}
     _require(all(isinstance(value, _MEMBERS[name]) for name, value in found.items()))
     _require(id is None or found["id"] == id)
-    for name in {"created_at", "due_at", "reserved_until"} & found.keys():
+    for name in {"created_at", "due_at", "reserved_until", "expires_at"} & found.keys():
         found[name] = datetime.fromisoformat(found[name].replace("Z", "+00:00"))
     return Job(raw=raw, **found)
 

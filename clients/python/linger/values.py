@@ -62,6 +62,11 @@ def durations(name: str, values: Any) -> list[float | str]:
     return [duration(f"a duration of {name}", value) for value in values]
 
 
+def expiry(name: str, value: Any) -> float | str:
+    """A duration or a time for the server."""
+    return moment(name, value) if isinstance(value, datetime) else duration(name, value)
+
+
 def moment(name: str, value: Any) -> str:
     """A time for the server."""
     if isinstance(value, str):

@@ -108,11 +108,15 @@ func calls(ctx context.Context) {
 	job := linger.NewJob{
 		Topic: "t", ID: "a:+=@~", Body: object{"n": 1}, Delay: 90 * time.Second, TTR: 1500 * time.Millisecond,
 		MaxAttempts: linger.NoLimit, Retry: []time.Duration{time.Hour, 90 * time.Minute},
+		Expire: 7*24*time.Hour + 500*time.Millisecond, OnExpiry: "delete",
 	}
 	for range []int{1, 2} {
 		added, err := client.Add(ctx, job)
 		check(err)
-		say(object{"id": added.ID, "replayed": added.Replayed, "state": added.State, "ttr": added.TTR.Seconds()})
+		say(object{
+			"id": added.ID, "replayed": added.Replayed, "state": added.State, "ttr": added.TTR.Seconds(),
+			"expires": added.ExpiresAt.Sub(added.DueAt).Seconds(),
+		})
 	}
 	_, err := client.Add(ctx, linger.NewJob{Topic: "t", ID: job.ID})
 	say(object{"other": failure(err)})
