@@ -42,9 +42,7 @@ fn every_call_works(language: Language) {
     let lines = program.ends();
     assert!(site.server.job("a:+=@~").is_null());
     // What each call returned, in the order of the calls in the program.
-    let added = |replayed| {
-        json!({ "id": "a:+=@~", "replayed": replayed, "state": "delayed", "ttr": 1.5, "expires": 604_800.5 })
-    };
+    let added = |replayed| json!({ "id": "a:+=@~", "replayed": replayed, "state": "delayed", "ttr": 1.5, "expires": 604_800.5 });
     assert_eq!(lines[..2], [added(false), added(true)], "add, and the same add again");
     let other = &lines[2]["other"];
     assert_eq!((&other["status"], &other["code"]), (&json!(409), &json!("job_exists")), "add another body");

@@ -62,7 +62,7 @@ local function add(id, raw)
   local record = pack('>B', VERSION + state) .. sub(raw, 2, DUE_AT - 1) .. pack('>I6', due)
     .. sub(raw, DUE_AT + 6, CREATED_AT - 1) .. pack('>I6', NOW) .. sub(raw, TTR_AT)
   local expires = nil
-  if may_expire(byte(raw, 2)) then record, expires = with_expiry(record, due) end
+  if byte(raw, 2) % 4 >= 2 then record, expires = with_expiry(record, due) end
   if expires and expires < due then refusal = refusal or 'X' end
   if not refusal and call('HSETNX', JOBS, id, record) == 1 then return index_job(id, raw, state, due, expires) end
   local stored = call('HGET', JOBS, id)
@@ -77,7 +77,7 @@ end
 check_shard(DUE)
 for _, keys in pairs(outlets) do call('LLEN', keys.ready) end
 for i = A, #ARGV, 2 do
-  if may_expire(byte(ARGV[i + 1], 2)) then call('ZCARD', EXPIRIES) break end
+  if byte(ARGV[i + 1], 2) % 4 >= 2 then call('ZCARD', EXPIRIES) break end
 end
 local reply, any_added = { 0 }, false
 for i = A, #ARGV, 2 do

@@ -38,8 +38,7 @@
 //!
 //! # Loading
 //!
-//! A server identifies a script by its SHA-1, which it returns when we load the script, so that we need no SHA-1 of
-//! our own. A server that does not know a script is sent its whole text.
+//! A server that loads a script returns the SHA-1 by which it knows it. One that does not know a script is sent its text.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -63,8 +62,8 @@ macro_rules! scripts {
 }
 
 scripts! {
-    Add "add" [RECORD, SHARD],
-    Reserve "reserve" [RECORD, SHARD],
+    Add "add" [RECORD, SHARD, EXPIRY],
+    Reserve "reserve" [RECORD, SHARD, EXPIRY],
     Cancel "cancel" [RECORD, SHARD, MOVES],
     Finish "finish" [RECORD, SHARD, SCOPE],
     Release "release" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
@@ -137,7 +136,8 @@ const SHARD_KEYS: &str = include_str!("shard_keys.lua");
 const SHARD: &str = concat!(include_str!("shard_keys.lua"), include_str!("shard.lua"));
 const INDEXES: &str = include_str!("indexes.lua");
 const AUDIT: &str = include_str!("audit.lua");
-const MOVES: &str = include_str!("transitions.lua");
+const EXPIRY: &str = include_str!("expiry.lua");
+const MOVES: &str = concat!(include_str!("expiry.lua"), include_str!("transitions.lua"));
 const HISTORY: &str = include_str!("history.lua");
 const SCOPE: &str = include_str!("scope.lua");
 const HOLDER: &str = include_str!("reservation.lua");

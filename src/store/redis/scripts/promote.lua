@@ -95,7 +95,7 @@ local function promote_delayed(id, raw)
   local _, outlet, _, tag = parse_head(raw, DELAYED)
   if not outlet or not outlets[outlet] or (tag and tag <= DIED_AT) then return false end
   local flags, gen, due = unpack('>BI4I6', raw, 2)
-  if due > NOW or may_expire(flags) then return false end
+  if due > NOW or flags % 4 >= 2 then return false end
   gen = (gen + 1) % 4294967296
   call('RPUSH', outlets[outlet].ready, pack('>I4I6', gen, NOW) .. id)
   call('ZREM', DUE, id)

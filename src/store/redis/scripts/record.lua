@@ -49,25 +49,6 @@ local function timeline_fields(outlet, due)
   return 'm' .. pack('>I4', minute) .. topic, 'h' .. pack('>I4', math.floor(minute / 60)) .. topic
 end
 
--- Whether a job with these flags expires. Then it has the attributes EXPIRY and EXPIRES_AT.
-local function may_expire(flags) return flags % 4 >= 2 end
-
--- Where the value of an attribute begins among encoded ones, the first of which begins at `at`; nil when it is not there.
-local function value_at(encoded, at, ends, wanted)
-  while at < ends do
-    local tag, size = unpack('>BI2', encoded, at)
-    if tag >= wanted then return tag == wanted and at + 3 or nil end
-    at = at + 3 + size
-  end
-end
-
--- When a job expires that has a value of EXPIRY at `at` and is due at `due`, and whether a moment was asked.
-local function resolve_expiry(encoded, at, due)
-  local flags, ms = unpack('>BI6', encoded, at)
-  local asks_moment = flags >= 2
-  return asks_moment and ms or math.min(due + ms, LAST_MOMENT), asks_moment
-end
-
 -- Decodes a record to a table; nil when it is not a record. `others` are the attributes with other tags, as they are.
 local function decode(raw)
   if not raw or #raw <= HEAD then return nil end
@@ -99,7 +80,7 @@ local function decode(raw)
   if lease then job.receipt, job.till, job.held = sub(lease, 1, 16), unpack('>I6', lease, 17), sub(lease, 23) end
   if died then job.died = unpack('>I6', died) end
   local expiry, expires_at = values[EXPIRY], values[EXPIRES_AT]
-  if may_expire(flags) then
+  if flags % 4 >= 2 then
     if not expiry or #expiry ~= 7 or not expires_at or #expires_at ~= 6 then return nil end
     local asked, ms = unpack('>BI6', expiry)
     if asked > 3 or (asked < 2 and ms > LONGEST_DELAY) then return nil end

@@ -28,7 +28,7 @@ local function reserve_record(raw, gen, ttr, receipt, by)
   if job_outlet ~= outlet or (tag and tag <= DIED_AT) then return nil end
   local flags, job_gen, due, attempts, _, own_ttr = unpack('>BI4I6I4I6I4', raw, 2)
   if job_gen ~= gen then return nil end
-  if may_expire(flags) then
+  if flags % 4 >= 2 then
     local expires_at = value_at(raw, ends + 1, ends + length + 1, EXPIRES_AT)
     if not expires_at then return nil end
     if unpack('>I6', raw, expires_at) <= NOW then return nil, true end
@@ -51,8 +51,22 @@ end
 
 check_shard(LEASES)
 call('HLEN', JOBS)
-if call('ZRANGE', EXPIRIES, 0, 0)[1] then check_shard(DUE) end
-local grants, saved, stale, granted = {}, {}, 0, 0
+local grants, saved, stale, granted, is_blocked = {}, {}, 0, 0, false
+
+-- A job that has expired is delayed and overdue from here on: the next promotion moves it. If a key that this writes is of a wrong
+-- type, the job stays ready, and the call fails unless it reserves another one.
+local function pass_over(id, raw, entry)
+  if type(attempt('ZCARD', DUE)) ~= 'number' or type(attempt('HLEN', TIMELINE)) ~= 'number' then
+    call('RPUSH', list, entry)
+    is_blocked = true
+    return
+  end
+  local due = unpack('>I6', raw, DUE_AT)
+  call('ZADD', DUE, due, id)
+  call('HSET', JOBS, id, pack('>B', VERSION + DELAYED) .. sub(raw, 2))
+  count(outlet, READY, -1)
+  count(outlet, DELAYED, 1, due)
+end
 
 while granted < wanted and stale < STALE_LIMIT do
   local entries = call('LPOP', list, wanted - granted)
@@ -68,18 +82,13 @@ while granted < wanted and stale < STALE_LIMIT do
       call('ZADD', LEASES, till, id)
       call('HSET', JOBS, id, record)
       -- If this fails, a promotion finds that the index disagrees.
-      if may_expire(byte(record, 2)) then attempt('ZREM', EXPIRIES, id) end
+      if byte(record, 2) % 4 >= 2 then attempt('ZREM', EXPIRIES, id) end
       local n, waited = 3 * granted, math.max(NOW - since, 0)
       saved[n], saved[n + 1], saved[n + 2] = id, receipt, waited
       grants[n + 1], grants[n + 2], grants[n + 3] = id, record, waited
     elseif till then
-      -- It has expired. From here on it is delayed and overdue: the next promotion moves it.
       stale = stale + 1
-      local due = unpack('>I6', raw, DUE_AT)
-      call('ZADD', DUE, due, id)
-      call('HSET', JOBS, id, pack('>B', VERSION + DELAYED) .. sub(raw, 2))
-      count(outlet, READY, -1)
-      count(outlet, DELAYED, 1, due)
+      pass_over(id, raw, entry)
     else
       stale = stale + 1
       if raw and not decode(raw) then
@@ -93,6 +102,7 @@ end
 count(outlet, READY, -granted)
 count(outlet, RESERVED, granted)
 local left = write_counts()['r' .. outlet]
+if is_blocked and granted == 0 then return redis.error_reply('WRONGTYPE an index or the timeline is of another type') end
 if not left then
   left = counted('r' .. outlet)
   if left > 0 and call('LLEN', list) == 0 then

@@ -61,7 +61,7 @@ local function set_due_kind(job, is_moment) set_attribute(job, MOMENT, is_moment
 -- keeps what happens at the expiry.
 local function change_expiry(job, change)
   if change == '' then return end
-  local had = may_expire(job.flags)
+  local had = job.flags % 4 >= 2
   if change == '-' then
     set_attribute(job, EXPIRY, nil)
     set_attribute(job, EXPIRES_AT, nil)
@@ -80,7 +80,7 @@ end
 
 -- Computes anew when a job expires, from the due time that a client asked for. Returns whether it would expire before that.
 local function count_expiry(job, due, is_moment)
-  if not may_expire(job.flags) then return false end
+  if job.flags % 4 < 2 then return false end
   local asks_moment = nil
   job.expires, asks_moment = resolve_expiry(job.others, value_at(job.others, 1, #job.others + 1, EXPIRY), due)
   set_attribute(job, EXPIRES_AT, pack('>I6', job.expires))
