@@ -258,6 +258,10 @@ fn a_store_far_ahead_of_the_clock_is_unready_until_the_clock_is_right_or_accepte
     program.set_clock(48 * HOUR);
     let server = program.serve();
     add(&server, "delay", HOUR);
+    for (id, delay) in [("waits", HOUR), ("ready", 0)] {
+        let job = format!(r#"{{"topic":"expiring","id":"{id}","delay":{delay},"expire":300}}"#);
+        assert_eq!(server.call("POST", "/jobs", &job).status, 201);
+    }
     assert!(server.stop().success());
     program.set_clock(0);
     let server = program.serve();
@@ -281,6 +285,11 @@ fn a_store_far_ahead_of_the_clock_is_unready_until_the_clock_is_right_or_accepte
     let left =
         timestamp(&server.job("delay"), "due_at").as_millis() - SystemClock::new().now_micros() / 1_000;
     assert!((0..=HOUR * 1_000).contains(&left), "due in {left} ms");
+    for (id, most_s) in [("waits", HOUR + 300), ("ready", 300)] {
+        let expires_at = timestamp(&server.job(id), "expires_at").as_millis();
+        let left = expires_at - SystemClock::new().now_micros() / 1_000;
+        assert!(left <= most_s * 1_000, "{id} expires in {left} ms");
+    }
 }
 
 /// Only Redis's clock counts. A process whose clock is hours ahead neither delivers the other's jobs early nor ends their

@@ -25,6 +25,8 @@ super::on_every_engine! {
     the_listener_is_notified_of_an_expiry,
 }
 
+super::on_engine!(embedded_engine, Embedded, a_mass_expiry_does_not_delay_due_jobs);
+
 pub(super) fn expiry_after(wait: u64) -> Expiry {
     Expiry { expire: Expire::After(delay(seconds(wait))), on_expiry: OnExpiry::Dead }
 }
@@ -261,6 +263,25 @@ async fn many_jobs_of_several_topics_expire_at_once(fixture: StoreFixture) {
         dead += stats.dead;
     }
     assert_eq!(dead, 1_000);
+}
+
+async fn a_mass_expiry_does_not_delay_due_jobs(fixture: StoreFixture) {
+    let expiring = |n: usize| expiring(&n.to_string(), 5);
+    fixture.store.add((0..300).map(expiring).collect()).await.expect("adds");
+    add(&*fixture.store, AddJob { topic: topic("u"), ..delayed("due", seconds(5)) }).await;
+    fixture.clock.advance(seconds(5));
+    let promoted = fixture.store.promote(100).await.expect("promotes");
+    assert!(promoted.more);
+    let stats = fixture.store.topic(&topic("u")).await.expect("answers").expect("is there");
+    assert_eq!(stats.ready, 1);
+    let stats = fixture.store.topic(&topic("t")).await.expect("answers").expect("is there");
+    assert_eq!((stats.ready, stats.dead), (250, 50));
+    assert_eq!(reserve_any(&*fixture.store).await, None);
+    let stats = fixture.store.topic(&topic("t")).await.expect("answers").expect("is there");
+    assert_eq!((stats.delayed, stats.ready), (250, 0), "they are passed over once");
+    promote(&*fixture.store).await;
+    let stats = fixture.store.topic(&topic("t")).await.expect("answers").expect("is there");
+    assert_eq!((stats.delayed, stats.dead), (0, 300));
 }
 
 async fn expiries_survive_a_restart(mut fixture: StoreFixture) {

@@ -25,12 +25,15 @@ pub(crate) fn promote(txn: &mut WriteTxn<'_>, limit: usize) -> SqlResult<Promote
     let mut moves = Vec::new();
     let mut budget = limit.max(1);
     end_reservations(txn, &mut budget, &mut moves)?;
-    // Before delays end: a job that expires when it is due is not ready in between.
+    // At most half: a million jobs may expire at the same time, and jobs of other topics are due.
+    let mut share = budget.div_ceil(2);
+    budget -= share;
     for kind in DueKind::BOTH {
-        expire(txn, kind, &mut budget, &mut moves)?;
+        expire(txn, kind, &mut share, &mut moves)?;
     }
+    budget += share;
     for kind in DueKind::BOTH {
-        end_delays(txn, kind, &mut budget, &mut moves);
+        end_delays(txn, kind, &mut budget, &mut moves)?;
     }
     delete_old_dead_letters(txn, &mut budget, &mut moves)?;
     let next = txn.memory.next_deadline(txn.options.dead_retention, txn.wall_ahead_ms);
@@ -67,7 +70,7 @@ fn expire(txn: &mut WriteTxn<'_>, kind: DueKind, budget: &mut usize, moves: &mut
         && moment <= now
     {
         *budget -= 1;
-        moves.extend(expire_one(txn, job_ref)?.map(|moved| Move { late: now.since(moment), ..moved }));
+        moves.extend(expire_one(txn, job_ref)?);
     }
     Ok(())
 }
@@ -75,7 +78,10 @@ fn expire(txn: &mut WriteTxn<'_>, kind: DueKind, budget: &mut usize, moves: &mut
 /// Makes a job a dead letter, or deletes it if it has asked for that. None if it is broken and set aside.
 fn expire_one(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<Move>> {
     let Some(mut record) = read(txn, job_ref)? else { return Ok(None) };
-    let (id, topic, late) = (record.head.id.clone(), record.head.topic.clone(), Duration::ZERO);
+    let (id, topic) = (record.head.id.clone(), record.head.topic.clone());
+    let late = record.head.expiry().map_or(Duration::ZERO, |expires_at| {
+        txn.now_of(expires_at.kind).rounded_down.since(expires_at.moment)
+    });
     let hash = txn.memory.job_index().hash(id.as_str().as_bytes());
     txn.remove(hash, job_ref)?;
     if record.head.spec.expiry.is_some_and(|expiry| expiry.on_expiry == OnExpiry::Delete) {
@@ -118,17 +124,31 @@ fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<
     Ok(Some(MoveKind::TimedOut))
 }
 
-fn end_delays(txn: &mut WriteTxn<'_>, kind: DueKind, budget: &mut usize, moves: &mut Vec<Move>) {
+/// A job that has expired, too, is not ready in between.
+fn end_delays(
+    txn: &mut WriteTxn<'_>,
+    kind: DueKind,
+    budget: &mut usize,
+    moves: &mut Vec<Move>,
+) -> SqlResult<()> {
     let (now, since) = (txn.now_of(kind).rounded_down, txn.now.rounded_down);
+    let before = txn.db.bytes_written();
     while *budget > 0
+        && txn.db.bytes_written() - before <= MAX_STEP_BYTES
         && let Some((key, outlet)) = txn.memory.delayed().first(kind)
         && key.slot() <= now
     {
         *budget -= 1;
-        txn.change_state(JobRef { key, outlet, dead: false }, MemoryState::Ready { since });
+        let job_ref = JobRef { key, outlet, dead: false };
+        if txn.memory.expiries().has_expired(key, |kind| txn.now_of(kind)) {
+            moves.extend(expire_one(txn, job_ref)?);
+            continue;
+        }
+        txn.change_state(job_ref, MemoryState::Ready { since });
         let topic = txn.memory.topics().get(outlet).outlet.topic.clone();
         moves.push(Move { topic, kind: MoveKind::Ready, late: now.since(key.slot()), deleted: None });
     }
+    Ok(())
 }
 
 fn delete_old_dead_letters(

@@ -10,11 +10,13 @@ use crate::{
             rows::{
                 codec::Lease,
                 db::{SqlResult, Table},
-                key::RowKey,
             },
         },
     },
 };
+
+/// Most expired jobs that one call passes over, so that other calls do not wait for long.
+const MAX_PASSED_OVER: usize = 10_000;
 
 /// See [`crate::store::Store::reserve`].
 pub(crate) fn reserve(
@@ -24,12 +26,17 @@ pub(crate) fn reserve(
 ) -> SqlResult<Vec<Reservation>> {
     let mut granted = Vec::new();
     let Some(outlet) = txn.memory.topics().find(outlet) else { return Ok(granted) };
-    let mut from = RowKey::START;
+    let mut passed_over = 0;
     while let Some(claim) = claims.get(granted.len()) {
-        let Some((&key, &since)) = txn.memory.topics().get(outlet).ready.range(from..).next() else { break };
-        from = key.next();
-        // The next promotion moves it.
+        let Some((&key, &since)) = txn.memory.topics().get(outlet).ready.first_key_value() else { break };
         if txn.memory.expiries().has_expired(key, |kind| txn.now_of(kind)) {
+            if passed_over == MAX_PASSED_OVER {
+                txn.announce_ready(outlet);
+                break;
+            }
+            // It is delayed and overdue from here on: the next promotion moves it.
+            passed_over += 1;
+            txn.change_state(JobRef { key, outlet, dead: false }, MemoryState::Delayed);
             continue;
         }
         let record = match txn.db.read(Table::Live, key)? {

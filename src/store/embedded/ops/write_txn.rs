@@ -203,7 +203,9 @@ impl WriteTxn<'_> {
         let job_ref = JobRef { key, outlet, dead: false };
         self.db.insert(Table::Live, job_ref.key, record)?;
         let state = self.waiting_state(&record.head);
-        self.announce_ready(outlet, &state);
+        if matches!(state, MemoryState::Ready { .. }) {
+            self.announce_ready(outlet);
+        }
         self.memory.set_expiry_of_new(job_ref, record.head.expiry());
         self.memory.insert(hash, job_ref, state);
         Ok(job_ref)
@@ -240,7 +242,9 @@ impl WriteTxn<'_> {
 
     /// Changes the state of a job that keeps its key.
     pub fn change_state(&mut self, job_ref: JobRef, state: MemoryState) -> MemoryState {
-        self.announce_ready(job_ref.outlet, &state);
+        if matches!(state, MemoryState::Ready { .. }) {
+            self.announce_ready(job_ref.outlet);
+        }
         self.memory.change_state(job_ref, state)
     }
 
@@ -276,12 +280,11 @@ impl WriteTxn<'_> {
         Ok(())
     }
 
-    fn announce_ready(&mut self, outlet: OutletNumber, state: &MemoryState) {
-        if matches!(state, MemoryState::Ready { .. }) {
-            let outlet = &self.memory.topics().get(outlet).outlet;
-            if !self.effects.ready.contains(outlet) {
-                self.effects.ready.insert(outlet.clone());
-            }
+    /// Notifies the listener of an outlet that has ready jobs.
+    pub fn announce_ready(&mut self, outlet: OutletNumber) {
+        let outlet = &self.memory.topics().get(outlet).outlet;
+        if !self.effects.ready.contains(outlet) {
+            self.effects.ready.insert(outlet.clone());
         }
     }
 }

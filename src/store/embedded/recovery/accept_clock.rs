@@ -67,7 +67,13 @@ fn set_back_rows(db: &mut Db, now: Timestamp, set_back: Duration) -> SqlResult<u
         for key in keys_after(db, table, now)? {
             // A record that cannot be read is set aside at the next start.
             let Ok(mut record) = db.read(table, key)? else { continue };
+            if record.head.expiry().is_some_and(|expires_at| expires_at.kind == DueKind::Elapsed) {
+                record.head.expires_at = record.head.expires_at.map(shift);
+            }
+            let waits = key.kind() == DueKind::Elapsed && key.slot() > now;
             let moment = match table {
+                // Only its expiry moves.
+                _ if !waits => key.slot(),
                 Table::Live => {
                     record.head.set_due(shift(record.head.due_at), DueKind::Elapsed);
                     record.head.due_at
@@ -78,7 +84,7 @@ fn set_back_rows(db: &mut Db, now: Timestamp, set_back: Duration) -> SqlResult<u
                 }
             };
             db.delete(table, key)?;
-            let moved = db.free_key(table, moment, DueKind::Elapsed)?;
+            let moved = if waits { db.free_key(table, moment, DueKind::Elapsed)? } else { key };
             db.insert(table, moved, &record)?;
             if let Some(lease) = leases.remove(&key).filter(|_| table == Table::Live) {
                 db.delete_lease(key)?;
@@ -94,11 +100,15 @@ fn set_back_rows(db: &mut Db, now: Timestamp, set_back: Duration) -> SqlResult<u
     Ok(jobs)
 }
 
-/// The keys of jobs that wait for time to elapse until after `now`.
+/// The keys of jobs that wait, or expire, when time has elapsed until after `now`.
 fn keys_after(db: &Db, table: Table, now: Timestamp) -> SqlResult<Vec<RowKey>> {
+    let is_after = |moment: Timestamp, kind| kind == DueKind::Elapsed && moment > now;
     let mut keys = Vec::new();
-    db.scan(table, (RowKey::first_after(now), RowKey::END), usize::MAX, |key, _| {
-        keys.extend((key.kind() == DueKind::Elapsed).then_some(key));
+    db.scan(table, (RowKey::START, RowKey::END), usize::MAX, |key, columns| {
+        let parts = columns.and_then(|columns| columns.verify_and_read_parts());
+        let expires_at = parts.ok().and_then(|(_, expires_at)| expires_at);
+        let expires_later = expires_at.is_some_and(|expires_at| is_after(expires_at.moment, expires_at.kind));
+        keys.extend((is_after(key.slot(), key.kind()) || expires_later).then_some(key));
     })?;
     Ok(keys)
 }

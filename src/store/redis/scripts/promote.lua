@@ -162,8 +162,12 @@ for n = 1, #ARGV - A - 2 do
   if not refuse_fenced(call('HGET', COUNTS, '!'), ORIGIN) then
     -- Reservations first: there are few of them, while a million jobs may be due at the same time.
     promote_from(LEASES, NOW, 0)
-    -- Before delays end: a job that expires when it is due is not ready in between.
+    -- At most half: a million jobs may expire at the same time, too, and jobs of other topics are due.
+    local rest = math.floor(room / 2)
+    room = room - rest
     promote_from(EXPIRIES, NOW, 0)
+    if room == 0 then more = 1 end
+    room = room + rest
     promote_from(DUE, NOW, 0)
     if retention then promote_from(DEAD_BY_TIME, NOW - retention, retention) end
     write_counts()
