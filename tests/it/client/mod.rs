@@ -62,12 +62,8 @@ async fn every_call_for_a_job_works() {
     assert_eq!(client.patch("a:+=@~", &patch).await.expect("is changed").state, "ready");
 
     // A reservation may take longer than a short wait.
-    let request = PopRequest {
-        wait: MINUTE,
-        ttr: Some(2 * MINUTE),
-        max: 0,
-        worker: Some("wörker 1&".to_owned()),
-    };
+    let request =
+        PopRequest { wait: MINUTE, ttr: Some(2 * MINUTE), max: 0, worker: Some("wörker 1&".to_owned()) };
     let reserved = client.pop("mail", &request).await.expect("is answered").expect("is ready");
     assert_eq!(
         (reserved.id.as_str(), reserved.attempt, reserved.body.get()),

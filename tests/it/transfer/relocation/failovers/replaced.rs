@@ -5,7 +5,9 @@ use super::{
     JOBS, LAST, MOVE, OTHER_JOBS, SOURCE, Setup, fill, jobs_in,
     sentinel::{start_sentinels, wait_until_replaced},
     standalone,
-    unreplicated::{LONG_TIMEOUT, assert_completed_by_next_run, hold_replicas_back, lose, mark_at},
+    unreplicated::{
+        LONG_RETRY, LONG_TIMEOUT, assert_completed_by_next_run, hold_replicas_back, lose, mark_at,
+    },
 };
 use crate::harness::{
     monitor::Monitor,
@@ -33,8 +35,9 @@ fn a_target_that_fails_over_after_it_was_compared_is_not_opened() {
     let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
     let source = RedisServer::start();
     let proxy = Proxy::start(source.address());
-    let settings = format!("[store]\nengine = 'redis'\n[redis]\nurl = 'redis://{}'\n", proxy.address);
-    let setup = Setup::new(&settings, &sentinels.settings(&prefix));
+    let settings =
+        format!("[store]\nengine = 'redis'\n[redis]\nurl = 'redis://{}'\n{LONG_RETRY}", proxy.address);
+    let setup = Setup::new(&settings, &(sentinels.settings(&prefix) + LONG_RETRY));
     let server = setup.serve(SOURCE);
     fill(&server, "job", JOBS);
     setup.run(&[]);

@@ -22,7 +22,7 @@ const FEW: usize = 300;
 /// Keeps a replica that is stopped connected.
 pub const LONG_TIMEOUT: [&str; 2] = ["--repl-timeout", "60"];
 /// A mover that was stopped for a while goes on with the call that it had made.
-const LONG_RETRY: &str = "retry_for = '60s'\n";
+pub const LONG_RETRY: &str = "retry_for = '60s'\n";
 /// More than the kernel keeps for a connection, in bytes.
 const FILLER: usize = 64 << 20;
 
