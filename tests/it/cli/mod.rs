@@ -1,6 +1,7 @@
 //! The commands that call a server: what they print, their exit codes, and what they leave behind.
 
 mod exits;
+mod expiring;
 mod foreign;
 mod pipes;
 mod profiles;

@@ -8,6 +8,7 @@ mod concurrent_processes;
 mod crash;
 mod cut_replies;
 mod declared_keys;
+mod expiring;
 mod fault_injection;
 mod fault_matrix;
 mod fence;

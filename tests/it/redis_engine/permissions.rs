@@ -185,7 +185,7 @@ async fn a_permission_that_is_revoked_leaves_no_partial_effects() {
 }
 
 /// A digest of every key except the replay slots, which also store the reply of a call that only reads a topic.
-async fn contents(raw: &Raw) -> Vec<(String, Value)> {
+pub(super) async fn contents(raw: &Raw) -> Vec<(String, Value)> {
     let mut contents = Vec::new();
     for key in raw.send(&["KEYS", "*"]).await.into_array() {
         let key = key.as_string().expect("a name");
@@ -207,15 +207,24 @@ async fn a_key_of_a_wrong_type_leaves_no_partial_effects() {
     let raw = Raw::connect(&server.url()).await;
     let counts = "{linger:0}:counts";
     let mark = raw.send(&["HGET", counts, "!"]).await.as_string().expect("the shard has a mark");
-    for key in
-        ["jobs", "due", "leases", "counts", "replay", "dead_by_time", "timeline", "ready:case", "dead:case"]
-    {
+    for key in [
+        "jobs",
+        "due",
+        "leases",
+        "counts",
+        "replay",
+        "dead_by_time",
+        "expiries",
+        "timeline",
+        "ready:case",
+        "dead:case",
+    ] {
         for step in Step::ALL {
             let fixture = StepFixture::prepare(&process.store, &process.store, "case").await;
             let key = format!("{{linger:0}}:{key}");
             // In one step, and so is the removal below: a call of the engine in the middle would find a damaged shard.
-            let replace =
-                "redis.call('RENAME', KEYS[1], 'kept') return redis.call('SET', KEYS[1], 'foreign')";
+            let replace = "if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('RENAME', KEYS[1], 'kept') end \
+                           return redis.call('SET', KEYS[1], 'foreign')";
             raw.send(&["EVAL", replace, "1", &key]).await;
             let before = contents(&raw).await;
             let outcome = fixture.perform(step).await;
@@ -224,7 +233,9 @@ async fn a_key_of_a_wrong_type_leaves_no_partial_effects() {
                 if step != Step::Delete {
                     assert_eq!(contents(&raw).await, before, "{step:?} with a wrong {key}");
                 }
-                raw.send(&["RENAME", "kept", &key]).await;
+                let restore = "redis.call('DEL', KEYS[1]) \
+                               return redis.call('EXISTS', 'kept') == 1 and redis.call('RENAME', 'kept', KEYS[1])";
+                raw.send(&["EVAL", restore, "1", &key]).await;
                 let faults = process.store.verify().await.expect("verifies").faults;
                 assert!(faults.is_empty(), "{step:?} with a wrong {key}: {faults:?}");
             }
