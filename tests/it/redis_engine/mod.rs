@@ -34,6 +34,7 @@ mod reserving;
 mod scanning;
 mod scopes;
 mod scraping;
+mod settings;
 mod start;
 mod step;
 mod steps;

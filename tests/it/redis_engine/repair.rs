@@ -4,7 +4,7 @@ use linger::{
     clock::{Clock, SystemClock},
     job::{RetrySchedule, State},
     store::{
-        AddJob, Deleted, MoveKind, Steps, TopicUpdates,
+        AddJob, Deleted, MoveKind, Steps,
         redis::{Mode, Options},
     },
 };
@@ -317,28 +317,6 @@ async fn a_lost_announcement_is_recovered_although_a_later_one_arrives() {
     raw.send(&["EVAL", LOSE_ANNOUNCEMENT, "1", &counts, "lost"]).await;
     add(one.store(), AddJob { topic: topic("heard"), ..job("c") }).await;
     other.wait_for_ready_event("lost").await;
-}
-
-#[tokio::test]
-async fn settings_and_pauses_reach_the_other_processes() {
-    let options = options();
-    let (one, other) = (Process::start(&options).await, Process::start(&options).await);
-    let pause = linger::job::TopicPause { delivery: true, intake: false };
-    one.store.change_pause(&topic("t"), pause, TopicPause::NONE).await.expect("pauses");
-    assert_eq!(one.store.topic_config(&topic("t")).pause, pause, "at once in the process that paused");
-    let time_limit = TimeLimit::new();
-    while other.store.topic_config(&topic("t")).pause != pause {
-        time_limit.check(|| "the other process has not received the pause".to_owned());
-        time_limit.pause().await;
-    }
-    other.events.take_ready();
-    one.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
-    other.wait_for_ready_event("t").await;
-    assert_eq!(
-        other.store.topics(ALL, None, 10).await.expect("reads"),
-        [],
-        "a topic without anything is forgotten"
-    );
 }
 
 #[tokio::test]

@@ -125,7 +125,8 @@ struct KnownConfigs {
 
 #[derive(Debug, Default)]
 struct CacheState {
-    /// The version that was read last. Only equality is meaningful: a failover may have decreased it.
+    /// The version that was read last. Only equality is meaningful: a failover may have decreased it. None is used twice
+    /// (`settings.lua`).
     version: u64,
     /// Number of writes of this process, so that a read that began before a write does not replace its result.
     writes: u64,

@@ -2,7 +2,7 @@
 --
 -- KEYS   settings, meta
 -- ARGV   channel, topic, deadline by this server's clock, origin, the values that are expected, the new ones; '' for none
--- Reply  { the version of all settings, 1 if the values were replaced, 2 if the new ones were there already, 3 if others
+-- Reply  { the version of all settings (microseconds), 1 if the values were replaced, 2 if the new ones were there already, 3 if others
 --        were there; those, or '' }
 local DONE, ALREADY, DIFFERS = 1, 2, 3
 local _, _, _, server = clock('')
@@ -23,7 +23,8 @@ local function update()
   else
     call('HDEL', KEYS[1], ARGV[2])
   end
-  version = string.format('%.0f', version + 1)
+  -- By the clock, so that a failover that loses the last changes does not lead to a version that processes know already.
+  version = string.format('%.0f', math.max(version + 1, server))
   call('HSET', KEYS[1], '#', version)
   -- May fail: the other processes also read the version with every sweep.
   local attempt = redis.pcall
