@@ -143,6 +143,9 @@ pub enum Error {
     /// No bulk operation has this id.
     #[error("no bulk operation has this id; the latest 64 are kept")]
     OperationNotFound,
+    /// Another bulk operation has this id; nothing happened.
+    #[error("another bulk operation has this id; choose another one, or repeat that request as it was")]
+    OperationExists,
     /// The server is shutting down; nothing happened, but a purge may have deleted a part of its jobs.
     #[error("the server is shutting down; send this again to another one, or once it is back")]
     Draining,
@@ -219,6 +222,7 @@ impl Error {
             Self::Busy { .. } | Self::TooManyScans { .. } => "busy",
             Self::TooManyOperations { .. } => "too_many_operations",
             Self::OperationNotFound => "operation_not_found",
+            Self::OperationExists => "operation_exists",
             Self::Draining => "draining",
             Self::Unavailable(_) | Self::Refused { .. } | Self::Damaged(_) | Self::Stopped(_) => {
                 "store_unavailable"

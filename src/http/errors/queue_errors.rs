@@ -63,7 +63,8 @@ impl From<Error> for Problem {
             | Error::TooManySecrets
             | Error::SecretNotFound
             | Error::TooManyOperations { .. }
-            | Error::OperationNotFound => {}
+            | Error::OperationNotFound
+            | Error::OperationExists => {}
         }
         problem
     }
@@ -87,7 +88,8 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::TopicHasCallback { .. }
         | Error::IntakePaused
         | Error::TooManySecrets
-        | Error::TooManyOperations { .. } => StatusCode::CONFLICT,
+        | Error::TooManyOperations { .. }
+        | Error::OperationExists => StatusCode::CONFLICT,
         Error::BodyTooLarge { .. } | Error::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         Error::ReceiptRequired
         | Error::CallbackNotAllowed { .. }
@@ -121,7 +123,7 @@ mod tests {
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 33] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 34] {
         let cause = || "cause".to_owned();
         let ended = Ended { how: EndKind::Finished, at: Timestamp::from_millis(0), by: None };
         let ended = Error::JobEnded(ended);
@@ -152,6 +154,7 @@ mod tests {
             (Error::TooManyScans { limit: 2 }, 503, Some("1")),
             (Error::TooManyOperations { limit: 4, is_dry_run: false, of_caller: true }, 409, None),
             (Error::OperationNotFound, 404, None),
+            (Error::OperationExists, 409, None),
             (Error::Draining, 503, Some("5")),
             (Error::Unavailable(cause()), 503, Some("1")),
             (Error::Refused { reason: cause(), cause: cause() }, 503, Some("1")),

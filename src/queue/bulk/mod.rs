@@ -113,8 +113,11 @@ impl Operations {
         Arc::new(Self { store, clock, metrics, ended, tasks, shutdown, owner, report_failures, start, own })
     }
 
-    /// Starts an operation, unless one of any process has its id already: then that one is returned. Waits a moment for the
-    /// end of a dry run, which is not kept if it is done by then.
+    /// Starts an operation, unless one of any process has its id already: then that one is returned if it was asked to do the
+    /// same. Waits a moment for the end of a dry run, which is not kept if it is done by then.
+    ///
+    /// # Errors
+    /// [`Error::OperationExists`], [`Error::TooManyOperations`], or the store's.
     pub async fn start(self: &Arc<Self>, request: BulkRequest) -> Result<OperationView> {
         let operations = self.clone();
         // In a task of its own: an operation that was announced must begin, even if the caller leaves.
@@ -126,11 +129,11 @@ impl Operations {
     async fn start_now(self: &Arc<Self>, request: BulkRequest) -> Result<OperationView> {
         let mut start = self.start.lock().await;
         if let Some(own) = request.id.as_ref().and_then(|id| self.find_own(id)) {
-            return Ok(own.view());
+            return own.view().if_repeated_by(&request);
         }
         let others = self.others().await?;
         if let Some(known) = others.iter().find(|known| Some(&known.view.id) == request.id.as_ref()) {
-            return Ok(known.view.clone());
+            return known.view.clone().if_repeated_by(&request);
         }
         self.check_room(&request, &others)?;
         let operation = Arc::new(Operation::new(request, self.clock.wall_now(), self.shutdown.child_token()));
@@ -149,7 +152,7 @@ impl Operations {
                 }
                 Ok(Some(notice)) => {
                     let known = KnownOperation::read(&notice).ok_or(Error::OperationNotFound)?;
-                    return Ok(known.view);
+                    return known.view.if_repeated_by(&operation.request);
                 }
                 Err(error) => {
                     if start.insert(operation.id.clone()) {

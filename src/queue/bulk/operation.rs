@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::request::BulkRequest;
 use crate::{
     job::{OperationId, Timestamp},
+    queue::error::{Error, Result},
     store::ListedJob,
 };
 
@@ -35,6 +36,13 @@ pub struct OperationView {
     pub started_at: Timestamp,
     /// How far it is.
     pub progress: Progress,
+}
+
+impl OperationView {
+    /// It, unless a request that has its id asks for something else.
+    pub(super) fn if_repeated_by(self, request: &BulkRequest) -> Result<Self> {
+        if request.is_repeat_of(&self.request) { Ok(self) } else { Err(Error::OperationExists) }
+    }
 }
 
 /// How an operation stands.

@@ -60,6 +60,13 @@ impl BulkRequest {
         self.limit.is_none()
     }
 
+    /// Whether both ask for the same. Neither their ids nor their callers matter.
+    pub(super) fn is_repeat_of(&self, other: &Self) -> bool {
+        let Self { id: _, action, filter, expiry, spread, limit, by: _ } = self;
+        (action, filter, expiry, spread, limit)
+            == (&other.action, &other.filter, &other.expiry, &other.spread, &other.limit)
+    }
+
     /// The order in which the jobs are walked: a shift of delayed jobs to later begins with the last one, so that the walk does
     /// not meet a job again that it has moved. Ready jobs are walked from the head of their lists, from which workers pop.
     pub(super) fn order(&self) -> Order {

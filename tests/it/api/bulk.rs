@@ -307,6 +307,8 @@ async fn a_repeated_request_starts_nothing(engine: Engine) {
     let due = due_times(&api).await;
     let second = start(&api, &request).await;
     assert_eq!((first["id"].as_str(), &second), (Some("later"), &first));
+    let other = json!({ "id": "later", "action": "delete", "filter": { "topic": "t", "state": "delayed" }, "dry_run": false, "limit": 3 });
+    api.send("POST", "/bulk", &other.to_string()).await.expect_problem(409, "operation_exists");
     assert_eq!(due_times(&api).await, due);
     assert_eq!(api.get("/bulk").await.json(), json!({ "operations": [first] }));
 }

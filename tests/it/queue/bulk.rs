@@ -171,6 +171,37 @@ async fn an_operation_is_seen_with_its_progress_from_every_process() {
     assert!(listed.contains(&later.id));
 }
 
+/// Of this process and of another one, while it runs and afterwards.
+#[tokio::test]
+async fn an_id_that_another_operation_has_is_refused() {
+    let processes = Processes::with_jobs(1).await;
+    let (started, hung) = processes.start_hanging(shift("a")).await;
+    let done = |view: &OperationView| view.progress.state == OperationState::Done;
+    let mut filter = JobFilter::all(State::Delayed);
+    filter.id_prefix = Some("job".into());
+    for is_running in [true, false] {
+        for process in [&processes.one, &processes.two] {
+            for other in [
+                BulkRequest { action: BulkAction::Shift(1_000), ..shift("a") },
+                BulkRequest { action: BulkAction::Delete, ..shift("a") },
+                BulkRequest { filter: filter.clone(), ..shift("a") },
+                BulkRequest { expiry: linger::job::ExpiryChange::Clear, ..shift("a") },
+                BulkRequest { spread: Some(seconds(1)), ..shift("a") },
+                BulkRequest { limit: Some(1), ..shift("a") },
+            ] {
+                let refusal = process.refusal(other.clone()).await;
+                assert_eq!(refusal, Some(Error::OperationExists), "{other:?}, while it runs: {is_running}");
+            }
+            let by_another_caller = BulkRequest { by: "another".into(), ..shift("a") };
+            assert_eq!(process.start(by_another_caller).await.id, started.id);
+        }
+        hung.release();
+        let ended = processes.one.wait_for(&started.id, done).await;
+        assert_eq!(ended.progress.changed, 1, "only the first request did something");
+        processes.pass(1).await;
+    }
+}
+
 #[tokio::test]
 async fn an_operation_is_stopped_from_another_process() {
     let processes = Processes::with_jobs(150).await;
