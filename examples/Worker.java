@@ -9,7 +9,8 @@ import java.util.Map;
 
 /**
  * A Linger worker: takes the jobs of $TOPIC one by one and prints their bodies. Run it with: java Worker.java
- * It reads LINGER_URL, LINGER_TOKEN and TOPIC. SIGTERM ends it after the job at hand.
+ * It reads LINGER_URL, LINGER_TOKEN and TOPIC. SIGTERM ends it after the job at hand. A JVM then exits with 143, so a
+ * systemd unit needs SuccessExitStatus=143.
  */
 class Worker {
     static final Map<String, String> ENV = System.getenv();
