@@ -3,7 +3,7 @@
 use super::ended::Ended;
 use crate::{
     job::{CallHeaders, SigningSecret, State, Timestamp, Topic},
-    store,
+    store::{self, Refusal},
 };
 
 /// Result of a queue operation.
@@ -230,6 +230,24 @@ impl Error {
             Self::Replaced => "store_replaced",
             Self::Full(_) => "store_full",
             Self::NotDurable(_) => "not_durable",
+        }
+    }
+}
+
+impl From<Refusal> for Error {
+    /// The error for what the store has refused. A caller that may see more says more: how a job ended, or which job has the id.
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Gone | Refusal::NotAsSeen => Self::JobNotFound,
+            Refusal::Lost => Self::LeaseLost,
+            Refusal::NotReserved => Self::NotReserved,
+            Refusal::ReceiptRequired => Self::ReceiptRequired,
+            Refusal::InState(State::Dead) => Self::JobDead,
+            Refusal::InState(State::Reserved | State::Delayed | State::Ready) => Self::JobReserved,
+            Refusal::Exists { .. } => Self::JobExists { shown: None },
+            Refusal::IntakePaused => Self::IntakePaused,
+            Refusal::ExpiresFirst => Self::ExpiresFirst,
+            Refusal::Expired => Self::JobExpired,
         }
     }
 }

@@ -16,10 +16,7 @@ use crate::{
         Actor, Expire, Expiry, Job, JobId, JobSpec, NewJob, Reason, Receipt, State, Topic, TopicFilter, Ttr,
     },
     metrics::Event,
-    store::{
-        AddJob, Added, Deleted, FinishJob, Finished, Held, NotHeld, Patch, Patched, Release, Requeue,
-        Requeued, Steps,
-    },
+    store::{AddJob, Added, FinishJob, Outcome, Patch, Refusal, Release, Requeue, Steps},
 };
 
 /// An added job in its current state.
@@ -106,19 +103,23 @@ impl Queue {
         Ok(AddJob { id, topic: job.topic, due: job.due, spec, fingerprint, is_paused, body: job.body })
     }
 
-    fn add_outcome(&self, scope: &TopicFilter, added: Added, span: &SpanStart<'_>) -> Result<AddOutcome> {
+    fn add_outcome(
+        &self,
+        scope: &TopicFilter,
+        added: Outcome<Added>,
+        span: &SpanStart<'_>,
+    ) -> Result<AddOutcome> {
         match added {
-            Added::Created(job) => {
+            Ok(Added::Created(job)) => {
                 self.metrics.count(Event::Added, job.topic.as_str(), 1);
                 span.added(&job);
                 Ok(AddOutcome { job, replayed: false })
             }
-            Added::Replayed(job) => Ok(AddOutcome { job, replayed: true }),
-            Added::Exists { topic, state, due_at } => {
+            Ok(Added::Replayed(job)) => Ok(AddOutcome { job, replayed: true }),
+            Err(Refusal::Exists { topic, state, due_at }) => {
                 Err(Error::JobExists { shown: scope.allows(&topic).then_some((state, due_at)) })
             }
-            Added::ExpiresFirst => Err(Error::ExpiresFirst),
-            Added::IntakePaused => Err(Error::IntakePaused),
+            Err(refusal) => Err(refusal.into()),
         }
     }
 
@@ -164,7 +165,7 @@ impl Queue {
         }
         let (span, asked) = (self.begin_span(), jobs.clone());
         let finished = self.store.finish(scope, jobs).await?;
-        let gone = asked.iter().zip(&finished).filter(|(_, finished)| **finished == Finished::Gone);
+        let gone = asked.iter().zip(&finished).filter(|(_, finished)| **finished == Err(Refusal::Gone));
         let ended = self.ended.find_all(scope, gone.map(|(job, _)| &job.id));
         let outcome = |(asked, finished)| self.finish_outcome(asked, finished, &ended, by, &span);
         Ok(asked.into_iter().zip(finished).map(outcome).collect())
@@ -173,22 +174,20 @@ impl Queue {
     fn finish_outcome(
         &self,
         FinishJob { id, receipt }: FinishJob,
-        finished: Finished,
+        finished: Outcome<Topic>,
         ended: &HashMap<JobId, Ended>,
         by: Option<&Actor>,
         span: &SpanStart<'_>,
     ) -> Result<()> {
         match finished {
-            Finished::Done { topic } => {
+            Ok(topic) => {
                 self.metrics.count(Event::Finished, topic.as_str(), 1);
                 span.settled("finish", &id, &topic, receipt.as_ref());
                 self.remember_end(id, topic, EndKind::Finished, by);
                 Ok(())
             }
-            Finished::Gone => Err(gone(ended.get(&id).cloned())),
-            Finished::Lost => Err(Error::LeaseLost),
-            Finished::NotReserved => Err(Error::NotReserved),
-            Finished::ReceiptRequired => Err(Error::ReceiptRequired),
+            Err(Refusal::Gone) => Err(gone(ended.get(&id).cloned())),
+            Err(refusal) => Err(refusal.into()),
         }
     }
 
@@ -245,10 +244,10 @@ impl Queue {
         Ok(job)
     }
 
-    fn held_outcome(&self, scope: &TopicFilter, id: &JobId, held: Held) -> Result<Job> {
-        held.map_err(|not_held| match not_held {
-            NotHeld::Gone => gone(self.ended.find(scope, id)),
-            NotHeld::Lost => Error::LeaseLost,
+    fn held_outcome(&self, scope: &TopicFilter, id: &JobId, held: Outcome<Job>) -> Result<Job> {
+        held.map_err(|refusal| match refusal {
+            Refusal::Gone => gone(self.ended.find(scope, id)),
+            refusal => refusal.into(),
         })
     }
 
@@ -263,20 +262,13 @@ impl Queue {
         requeue: Requeue,
         by: Option<&Actor>,
     ) -> Result<Job> {
-        self.requeue_outcome(self.store.requeue(scope, id, requeue, by).await?)
-    }
-
-    fn requeue_outcome(&self, requeued: Requeued) -> Result<Job> {
-        match requeued {
-            Requeued::Done(job) => {
-                self.metrics.count(Event::Requeued, job.topic.as_str(), 1);
-                Ok(*job)
-            }
-            Requeued::Gone => Err(Error::JobNotFound),
-            Requeued::NotDead(state) => Err(Error::NotDead { state }),
-            Requeued::ExpiresFirst => Err(Error::ExpiresFirst),
-            Requeued::Expired => Err(Error::JobExpired),
-        }
+        let requeued = self.store.requeue(scope, id, requeue, by).await?;
+        let job = requeued.map_err(|refusal| match refusal {
+            Refusal::InState(state) => Error::NotDead { state },
+            refusal => refusal.into(),
+        })?;
+        self.metrics.count(Event::Requeued, job.topic.as_str(), 1);
+        Ok(job)
     }
 
     /// Reschedules or changes a delayed or ready job in place.
@@ -292,7 +284,7 @@ impl Queue {
         by: Option<&Actor>,
     ) -> Result<Job> {
         self.check_patch(&patch)?;
-        patch_outcome(self.store.patch(scope, id, patch, by).await?)
+        self.store.patch(scope, id, patch, by).await?.map_err(Error::from)
     }
 
     fn check_patch(&self, patch: &Patch) -> Result<()> {
@@ -327,15 +319,11 @@ impl Queue {
         Ok(ids.iter().zip(deleted).map(|(id, deleted)| self.delete_outcome(id, deleted, by)).collect())
     }
 
-    fn delete_outcome(&self, id: &JobId, deleted: Deleted, by: Option<&Actor>) -> Result<()> {
-        match deleted {
-            Deleted::Done { topic } => {
-                self.metrics.count(Event::Deleted, topic.as_str(), 1);
-                self.remember_end(id.clone(), topic, EndKind::Deleted, by);
-                Ok(())
-            }
-            Deleted::Gone => Err(Error::JobNotFound),
-        }
+    fn delete_outcome(&self, id: &JobId, deleted: Outcome<Topic>, by: Option<&Actor>) -> Result<()> {
+        let topic = deleted?;
+        self.metrics.count(Event::Deleted, topic.as_str(), 1);
+        self.remember_end(id.clone(), topic, EndKind::Deleted, by);
+        Ok(())
     }
 
     pub(super) fn remember_end(&self, id: JobId, topic: Topic, how: EndKind, by: Option<&Actor>) {
@@ -354,16 +342,6 @@ impl Queue {
     fn check_batch(&self, got: usize) -> Result<()> {
         let limit = self.limits.max_batch;
         if got > limit { Err(Error::BatchTooLarge { limit, got }) } else { Ok(()) }
-    }
-}
-
-fn patch_outcome(patched: Patched) -> Result<Job> {
-    match patched {
-        Patched::Done(job) => Ok(*job),
-        Patched::Gone => Err(Error::JobNotFound),
-        Patched::ExpiresFirst => Err(Error::ExpiresFirst),
-        Patched::Refused(State::Dead) => Err(Error::JobDead),
-        Patched::Refused(State::Reserved | State::Delayed | State::Ready) => Err(Error::JobReserved),
     }
 }
 

@@ -181,12 +181,3 @@ impl JobChange {
         }
     }
 }
-
-/// Result of changing one job of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Changed {
-    /// The job was changed.
-    Done,
-    /// The job is gone, or not as it was seen; nothing changed.
-    Skipped,
-}

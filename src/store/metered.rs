@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{
-    AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, Finished, JobFilter,
-    JobPage, JobRecord, ListPosition, Notice, NoticeContent, NoticeKind, Notices, Order, Promoted,
+    AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, JobFilter, JobPage,
+    JobRecord, ListPosition, Notice, NoticeContent, NoticeKind, Notices, Order, Outcome, Promoted,
     PurgeCursor, PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline,
     TopicConfig, TopicStats, TopicStore, TopicValues, Updated, Verified, Wait,
 };
@@ -61,7 +61,7 @@ impl Store for Metered {
         self.store.info()
     }
 
-    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Outcome<Added>>> {
         self.timed("add", self.store.add(jobs)).await
     }
 
@@ -89,11 +89,11 @@ impl Store for Metered {
         self.timed("give_back_calls", self.store.give_back_calls(topic, allowed, unused)).await
     }
 
-    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>> {
         self.timed("finish", self.store.finish(scope, jobs)).await
     }
 
-    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Applied>> {
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Outcome<Applied>>> {
         let name = steps.first().map_or("apply", |step| step.action.name());
         self.timed(name, self.store.apply(steps)).await
     }

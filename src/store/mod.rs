@@ -25,14 +25,14 @@ use async_trait::async_trait;
 
 pub use error::Error;
 pub use list::{
-    ChangeJob, Changed, JobChange, JobFilter, JobPage, ListPosition, ListedJob, Order, SeenJob, moment_of,
+    ChangeJob, JobChange, JobFilter, JobPage, ListPosition, ListedJob, Order, SeenJob, moment_of,
 };
 pub use metered::Metered;
 pub use moving::{ClockOffsets, Movable, MoveMark, MoveRole, ServerSet};
 pub use notice::{MAX_NOTICES, Notice, NoticeContent, NoticeKind, Notices, WATCHED_FOR};
 pub use outcome::{
-    Added, AddedSecret, Deleted, Finished, Held, Move, MoveKind, NotHeld, Patched, Promoted, PurgeSlice,
-    Requeued, Reservation, TopicStats, Verified,
+    Added, AddedSecret, Move, MoveKind, Outcome, Promoted, PurgeSlice, Refusal, Reservation, TopicStats,
+    Verified,
 };
 pub use rate_limit::Allowed;
 pub use records::{JobRecord, Put, RecordPage, RecordReader, TopicRecord};
@@ -127,8 +127,8 @@ pub trait Store: TopicStore + std::fmt::Debug + 'static {
     fn info(&self) -> EngineInfo;
 
     /// Adds jobs. The same id with the same fingerprint is [`Added::Replayed`] and changes nothing;
-    /// with another it is [`Added::Exists`]. Two equal ids within a batch are treated in order.
-    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>>;
+    /// with another it is [`Refusal::Exists`]. Two equal ids within a batch are treated in order.
+    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Outcome<Added>>>;
 
     /// Reserves up to `claims.len()` ready jobs of `outlet`, at most one for each claim, and returns them in the order of the
     /// claims. Of equal claims the earlier ones get the jobs; of different claims any may get none. Each reservation counts as
@@ -157,13 +157,13 @@ pub trait Store: TopicStore + std::fmt::Debug + 'static {
     async fn give_back_calls(&self, topic: &Topic, allowed: Allowed, unused: usize) -> Result<()>;
 
     /// Finishes jobs, which removes them. Without a receipt a job can be finished while it is reserved, unless
-    /// it requires receipts. Items with equal ids are treated in order; repeats do not multiply the work.
-    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>>;
+    /// it requires receipts. Returns their topics. Items with equal ids are treated in order; repeats do not multiply the work.
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>>;
 
     /// Applies steps, each atomic by itself. The outcomes are in the order of the steps; steps of one job are applied in that
     /// order. A cancelled reservation whose call was repeated may be shown as
-    /// [`Applied::Lost`].
-    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Applied>>;
+    /// [`Refusal::Lost`].
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Outcome<Applied>>>;
 
     /// The job, without reserving it.
     async fn get(&self, scope: &TopicFilter, id: &JobId) -> Result<Option<Job>>;

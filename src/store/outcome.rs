@@ -5,14 +5,25 @@ use std::time::Duration;
 use super::{PurgeCursor, TopicConfig, Totals};
 use crate::job::{Job, JobId, Receipt, SigningSecret, State, Timestamp, Topic};
 
-/// Result of an add.
+/// Result of an add, of a finish or of a step: what it did, or why it changed nothing.
+pub type Outcome<T> = std::result::Result<T, Refusal>;
+
+/// Why an add, a finish or a step changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Added {
-    /// Stored.
-    Created(Job),
-    /// The same job exists already and is returned; nothing changed.
-    Replayed(Job),
-    /// Another job has this id; nothing changed.
+pub enum Refusal {
+    /// There is no such job of the caller's topics.
+    Gone,
+    /// The receipt is not that of the present reservation: another worker has the job, or it waits again or is dead.
+    Lost,
+    /// No receipt was sent and the job is not reserved.
+    NotReserved,
+    /// No receipt was sent and the job requires one.
+    ReceiptRequired,
+    /// The action does not apply to a job in this state.
+    InState(State),
+    /// The job is gone, or not as the list showed it.
+    NotAsSeen,
+    /// Another job has this id.
     Exists {
         /// That job's topic.
         topic: Topic,
@@ -21,10 +32,21 @@ pub enum Added {
         /// That job's due time.
         due_at: Timestamp,
     },
-    /// It would expire before it is due; nothing changed.
-    ExpiresFirst,
-    /// Its topic accepts no new jobs; nothing changed.
+    /// The topic accepts no new jobs.
     IntakePaused,
+    /// The job would expire before it is due.
+    ExpiresFirst,
+    /// The dead letter's expiry has passed, and the requeue has no other one.
+    Expired,
+}
+
+/// What an add did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Added {
+    /// Stored.
+    Created(Job),
+    /// The same job exists already and is returned; nothing changed.
+    Replayed(Job),
 }
 
 /// Result of adding a secret.
@@ -51,76 +73,6 @@ pub struct Reservation {
     pub late: Duration,
     /// Time from ready to this reservation.
     pub waited: Duration,
-}
-
-/// Why a receipt did not work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotHeld {
-    /// No such job.
-    Gone,
-    /// The job is reserved by another worker, waits again or is dead.
-    Lost,
-}
-
-/// Result of an operation on a reserved job: the job after the operation.
-pub type Held = std::result::Result<Job, NotHeld>;
-
-/// Result of a finish.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finished {
-    /// The job is gone.
-    Done {
-        /// Its topic.
-        topic: Topic,
-    },
-    /// No such job.
-    Gone,
-    /// The receipt is not the present reservation's.
-    Lost,
-    /// No receipt was sent and the job is not reserved.
-    NotReserved,
-    /// No receipt was sent and the job requires one.
-    ReceiptRequired,
-}
-
-/// Result of a delete.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deleted {
-    /// The job was deleted.
-    Done {
-        /// Its topic.
-        topic: Topic,
-    },
-    /// No such job.
-    Gone,
-}
-
-/// Result of a requeue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Requeued {
-    /// The job, which waits again.
-    Done(Box<Job>),
-    /// No such job.
-    Gone,
-    /// It is not dead; nothing changed.
-    NotDead(State),
-    /// It would expire before it is due; nothing changed.
-    ExpiresFirst,
-    /// Its expiry has passed, and the call has no other one; nothing changed.
-    Expired,
-}
-
-/// Result of a patch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Patched {
-    /// The changed job.
-    Done(Box<Job>),
-    /// No such job.
-    Gone,
-    /// It is reserved or dead; nothing changed.
-    Refused(State),
-    /// It would expire before it is due; nothing changed.
-    ExpiresFirst,
 }
 
 /// Result of a promotion.

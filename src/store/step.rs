@@ -1,10 +1,7 @@
 //! Steps: changes of single jobs by their ids, as values. An engine applies them by one operation, [`Store::apply`]; callers
 //! make each by its name, with [`Steps`].
 
-use super::{
-    ChangeJob, Changed, Deleted, Error, Held, JobChange, NotHeld, Patch, Patched, Release, Requeue, Requeued,
-    Result, SeenJob, Store,
-};
+use super::{ChangeJob, Error, JobChange, Outcome, Patch, Release, Requeue, Result, SeenJob, Store};
 use crate::job::{Actor, Delay, Job, JobId, Reason, Receipt, State, Timestamp, Topic, TopicFilter, Ttr};
 
 /// A change of one job.
@@ -90,32 +87,34 @@ impl StepAction {
     }
 }
 
-/// The outcome of a step.
+/// What a step did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Applied {
-    /// It happened. The job as it is afterwards.
+    /// The job is afterwards like this.
     Job(Box<Job>),
-    /// It happened: the job was deleted, was changed as a list showed it, or its reservation was cancelled.
+    /// The job was deleted, was changed as a list showed it, or its reservation was cancelled.
     Done {
         /// The job's topic.
         topic: Topic,
     },
-    /// There is no such job.
-    Gone,
-    /// The receipt is not that of the present reservation; nothing changed.
-    Lost,
-    /// The action does not apply to a job in this state; nothing changed.
-    Refused(State),
-    /// The job would expire before it is due; nothing changed.
-    ExpiresFirst,
-    /// The dead letter's expiry has passed; nothing changed.
-    Expired,
-    /// The job is gone, or not as the list showed it; nothing changed.
-    Skipped,
 }
 
 impl Applied {
-    /// The error for an outcome that the action cannot have.
+    fn into_job(self) -> Result<Job> {
+        match self {
+            Self::Job(job) => Ok(*job),
+            Self::Done { .. } => Err(self.unexpected()),
+        }
+    }
+
+    fn into_topic(self) -> Result<Topic> {
+        match self {
+            Self::Done { topic } => Ok(topic),
+            Self::Job(_) => Err(self.unexpected()),
+        }
+    }
+
+    /// The error for what the action cannot do.
     fn unexpected(&self) -> Error {
         Error::Damaged(format!("the store applied a step with an outcome that it cannot have: {self:?}"))
     }
@@ -130,7 +129,7 @@ pub trait Steps {
         id: &JobId,
         receipt: &Receipt,
         release: Release,
-    ) -> impl Future<Output = Result<Held>> + Send;
+    ) -> impl Future<Output = Result<Outcome<Job>>> + Send;
 
     /// Makes a [`StepAction::Touch`].
     fn touch(
@@ -139,7 +138,7 @@ pub trait Steps {
         id: &JobId,
         receipt: &Receipt,
         ttr: Option<Ttr>,
-    ) -> impl Future<Output = Result<Held>> + Send;
+    ) -> impl Future<Output = Result<Outcome<Job>>> + Send;
 
     /// Makes a [`StepAction::Bury`].
     fn bury(
@@ -148,7 +147,7 @@ pub trait Steps {
         id: &JobId,
         receipt: &Receipt,
         reason: Option<Reason>,
-    ) -> impl Future<Output = Result<Held>> + Send;
+    ) -> impl Future<Output = Result<Outcome<Job>>> + Send;
 
     /// Makes a [`StepAction::Cancel`] for each reservation. One that has ended stays as it is.
     fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> impl Future<Output = Result<()>> + Send;
@@ -167,7 +166,7 @@ pub trait Steps {
         id: &JobId,
         requeue: impl Into<Requeue> + Send,
         by: Option<&Actor>,
-    ) -> impl Future<Output = Result<Requeued>> + Send;
+    ) -> impl Future<Output = Result<Outcome<Job>>> + Send;
 
     /// Makes a [`StepAction::Patch`].
     fn patch(
@@ -176,21 +175,21 @@ pub trait Steps {
         id: &JobId,
         patch: Patch,
         by: Option<&Actor>,
-    ) -> impl Future<Output = Result<Patched>> + Send;
+    ) -> impl Future<Output = Result<Outcome<Job>>> + Send;
 
     /// Makes a [`StepAction::Delete`] for each job.
     fn delete(
         &self,
         scope: &TopicFilter,
         ids: Vec<JobId>,
-    ) -> impl Future<Output = Result<Vec<Deleted>>> + Send;
+    ) -> impl Future<Output = Result<Vec<Outcome<Topic>>>> + Send;
 
-    /// Makes a [`StepAction::Change`] for each job.
+    /// Makes a [`StepAction::Change`] for each job. Returns whether each was still as seen, and so was changed.
     fn change(
         &self,
         jobs: Vec<ChangeJob>,
         by: Option<&Actor>,
-    ) -> impl Future<Output = Result<Vec<Changed>>> + Send;
+    ) -> impl Future<Output = Result<Vec<bool>>> + Send;
 }
 
 impl<S: Store + ?Sized> Steps for S {
@@ -200,8 +199,8 @@ impl<S: Store + ?Sized> Steps for S {
         id: &JobId,
         receipt: &Receipt,
         release: Release,
-    ) -> Result<Held> {
-        holder_outcome(apply_one(self, scope, id, StepAction::Release(receipt.clone(), release), None).await?)
+    ) -> Result<Outcome<Job>> {
+        apply_one(self, scope, id, StepAction::Release(receipt.clone(), release), None).await
     }
 
     async fn touch(
@@ -210,8 +209,8 @@ impl<S: Store + ?Sized> Steps for S {
         id: &JobId,
         receipt: &Receipt,
         ttr: Option<Ttr>,
-    ) -> Result<Held> {
-        holder_outcome(apply_one(self, scope, id, StepAction::Touch(receipt.clone(), ttr), None).await?)
+    ) -> Result<Outcome<Job>> {
+        apply_one(self, scope, id, StepAction::Touch(receipt.clone(), ttr), None).await
     }
 
     async fn bury(
@@ -220,8 +219,8 @@ impl<S: Store + ?Sized> Steps for S {
         id: &JobId,
         receipt: &Receipt,
         reason: Option<Reason>,
-    ) -> Result<Held> {
-        holder_outcome(apply_one(self, scope, id, StepAction::Bury(receipt.clone(), reason), None).await?)
+    ) -> Result<Outcome<Job>> {
+        apply_one(self, scope, id, StepAction::Bury(receipt.clone(), reason), None).await
     }
 
     async fn cancel(&self, grants: Vec<(JobId, Receipt)>) -> Result<()> {
@@ -241,15 +240,8 @@ impl<S: Store + ?Sized> Steps for S {
         id: &JobId,
         requeue: impl Into<Requeue> + Send,
         by: Option<&Actor>,
-    ) -> Result<Requeued> {
-        match apply_one(self, scope, id, StepAction::Requeue(requeue.into()), by).await? {
-            Applied::Job(job) => Ok(Requeued::Done(job)),
-            Applied::Gone => Ok(Requeued::Gone),
-            Applied::Refused(state) => Ok(Requeued::NotDead(state)),
-            Applied::ExpiresFirst => Ok(Requeued::ExpiresFirst),
-            Applied::Expired => Ok(Requeued::Expired),
-            other => Err(other.unexpected()),
-        }
+    ) -> Result<Outcome<Job>> {
+        apply_one(self, scope, id, StepAction::Requeue(requeue.into()), by).await
     }
 
     async fn patch(
@@ -258,55 +250,41 @@ impl<S: Store + ?Sized> Steps for S {
         id: &JobId,
         patch: Patch,
         by: Option<&Actor>,
-    ) -> Result<Patched> {
-        match apply_one(self, scope, id, StepAction::Patch(patch), by).await? {
-            Applied::Job(job) => Ok(Patched::Done(job)),
-            Applied::Gone => Ok(Patched::Gone),
-            Applied::Refused(state) => Ok(Patched::Refused(state)),
-            Applied::ExpiresFirst => Ok(Patched::ExpiresFirst),
-            other => Err(other.unexpected()),
-        }
+    ) -> Result<Outcome<Job>> {
+        apply_one(self, scope, id, StepAction::Patch(patch), by).await
     }
 
-    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Deleted>> {
+    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Outcome<Topic>>> {
         let step = |id| Step { id, scope: scope.clone(), action: StepAction::Delete, by: None };
-        let applied = self.apply(ids.into_iter().map(step).collect()).await?;
-        let deleted = applied.into_iter().map(|applied| match applied {
-            Applied::Done { topic } => Ok(Deleted::Done { topic }),
-            Applied::Gone => Ok(Deleted::Gone),
-            other => Err(other.unexpected()),
-        });
-        deleted.collect()
+        let outcomes = self.apply(ids.into_iter().map(step).collect()).await?.into_iter();
+        outcomes.map(|outcome| transposed(outcome.map(Applied::into_topic))).collect()
     }
 
-    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<Changed>> {
-        let applied = self.apply(jobs.into_iter().map(|job| Step::of_seen(job, by)).collect()).await?;
-        let changed = applied.into_iter().map(|applied| match applied {
-            Applied::Done { .. } => Ok(Changed::Done),
-            Applied::Skipped => Ok(Changed::Skipped),
-            other => Err(other.unexpected()),
-        });
-        changed.collect()
+    async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<bool>> {
+        let outcomes = self.apply(jobs.into_iter().map(|job| Step::of_seen(job, by)).collect()).await?;
+        Ok(outcomes.iter().map(Outcome::is_ok).collect())
     }
 }
 
+/// Applies a step after which the job is there.
 async fn apply_one<S: Store + ?Sized>(
     store: &S,
     scope: &TopicFilter,
     id: &JobId,
     action: StepAction,
     by: Option<&Actor>,
-) -> Result<Applied> {
+) -> Result<Outcome<Job>> {
     let step = Step { id: id.clone(), scope: scope.clone(), action, by: by.cloned() };
-    let applied = store.apply(vec![step]).await?.pop();
-    applied.ok_or_else(|| Error::Damaged("the store applied a step without an outcome".to_owned()))
+    let outcome = store.apply(vec![step]).await?.pop();
+    let outcome =
+        outcome.ok_or_else(|| Error::Damaged("the store applied a step without an outcome".to_owned()))?;
+    transposed(outcome.map(Applied::into_job))
 }
 
-fn holder_outcome(applied: Applied) -> Result<Held> {
-    match applied {
-        Applied::Job(job) => Ok(Ok(*job)),
-        Applied::Gone => Ok(Err(NotHeld::Gone)),
-        Applied::Lost => Ok(Err(NotHeld::Lost)),
-        other => Err(other.unexpected()),
+/// The outcome of a step, if it is one that the step can have.
+fn transposed<T>(outcome: Outcome<Result<T>>) -> Result<Outcome<T>> {
+    match outcome {
+        Ok(done) => done.map(Ok),
+        Err(refusal) => Ok(Err(refusal)),
     }
 }

@@ -15,7 +15,8 @@ use std::{sync::Arc, time::Duration};
 use linger::{
     job::{Fingerprint, JobId, Outlet, Receipt, State, Topic, TopicFilter, TopicSettings},
     store::{
-        AddJob, Added, Claim, FinishJob, ListedJob, Patch, Release, Requeue, Steps, Store, TopicUpdates,
+        AddJob, Added, Claim, FinishJob, ListedJob, Outcome, Patch, Release, Requeue, Steps, Store,
+        TopicUpdates,
     },
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
@@ -209,7 +210,7 @@ impl<'a> Sequence<'a> {
         }
         self.touched.extend(batch.iter().map(|job| job.id.clone()));
         self.log_step(("add", &batch));
-        let engine: Vec<Added> = self.fixture.store.add(batch.clone()).await.expect("adds");
+        let engine: Vec<Outcome<Added>> = self.fixture.store.add(batch.clone()).await.expect("adds");
         let model = self.model.add(batch).await.expect("adds");
         self.assert_equal(&engine, &model, "add");
     }

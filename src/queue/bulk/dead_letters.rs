@@ -11,9 +11,7 @@ use crate::{
         error::Result,
         service::Queue,
     },
-    store::{
-        ChangeJob, Changed, JobChange, JobFilter, ListPosition, ListedJob, Order, Requeue, SeenJob, Steps,
-    },
+    store::{ChangeJob, JobChange, JobFilter, ListPosition, ListedJob, Order, Requeue, SeenJob, Steps},
 };
 
 /// Most bytes of the bodies of a page with more than one job.
@@ -165,7 +163,7 @@ impl Queue {
             let seen = part.iter().map(|listed| SeenJob::new(&listed.job));
             let jobs = seen.map(|seen| ChangeJob { seen, change: change.change.clone() }).collect();
             let results = self.store.change(jobs, change.by).await?;
-            let done = part.iter().zip(results).filter(|(_, result)| *result == Changed::Done);
+            let done = part.iter().zip(results).filter(|(_, is_changed)| *is_changed);
             for (listed, _) in done {
                 slice.changed += 1;
                 self.metrics.count(change.event, topic.as_str(), 1);

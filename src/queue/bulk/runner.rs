@@ -15,7 +15,7 @@ use crate::{
     clock::Clock,
     job::{Actor, JobId, State, Timestamp},
     metrics::{Event, QueueMetrics},
-    store::{self, ChangeJob, Changed, JobChange, ListPosition, ListedJob, Minute, Span, Steps, Store},
+    store::{self, ChangeJob, JobChange, ListPosition, ListedJob, Minute, Span, Steps, Store},
 };
 
 /// Jobs listed by one step, which changes them in parts of at most [`PART_BYTES`], so that other operations are not delayed
@@ -154,8 +154,8 @@ impl Runner {
         let (mut changed, mut skipped) = (0, 0);
         for (change, result) in changes.iter().zip(results) {
             match result {
-                Changed::Skipped => skipped += 1,
-                Changed::Done => {
+                false => skipped += 1,
+                true => {
                     changed += 1;
                     self.count_event(change, by.as_ref());
                     if request.may_meet_again() {

@@ -38,8 +38,8 @@ use crate::{
     clock::Clock,
     job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Topic, TopicFilter},
     store::{
-        AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, Finished, JobFilter,
-        JobPage, JobRecord, ListPosition, Notices, Order, Promoted, PurgeCursor, PurgeSlice, Put,
+        AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, JobFilter, JobPage,
+        JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
         RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline, TopicConfig, TopicStats,
         TopicStore, TopicValues, Updated, Verified, Wait,
     },
@@ -110,7 +110,7 @@ impl Store for EmbeddedStore {
         }
     }
 
-    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Outcome<Added>>> {
         let bytes = jobs.iter().map(|job| job.body.as_bytes().len()).sum();
         self.run_weighted(jobs.len(), bytes, move |txn| ops::add(txn, &jobs)).await
     }
@@ -146,12 +146,12 @@ impl Store for EmbeddedStore {
         Ok(())
     }
 
-    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>> {
         let scope = scope.clone();
-        self.run_weighted(jobs.len(), 0, move |txn| ops::finish(txn, &scope, &jobs).map(Ok)).await
+        self.run_weighted(jobs.len(), 0, move |txn| ops::finish(txn, &scope, &jobs)).await
     }
 
-    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Applied>> {
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Outcome<Applied>>> {
         self.run_weighted(steps.len(), 0, move |txn| ops::apply(txn, &steps)).await
     }
 

@@ -40,10 +40,10 @@ use super::{
 use crate::{
     job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Topic, TopicFilter},
     store::{
-        AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, FinishJob, Finished, JobFilter,
-        JobPage, JobRecord, ListPosition, Listener, Notices, Order, Promoted, PurgeCursor, PurgeSlice, Put,
-        RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline, TopicConfig, TopicStats,
-        TopicStore, TopicValues, Updated, Verified, Wait,
+        AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, FinishJob, JobFilter, JobPage,
+        JobRecord, ListPosition, Listener, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
+        RecordReader, Refusal, Reservation, Result, Span, Step, Store, StoreSpace, Timeline, TopicConfig,
+        TopicStats, TopicStore, TopicValues, Updated, Verified, Wait,
     },
 };
 
@@ -132,7 +132,7 @@ impl Store for Redis {
         self.health.info()
     }
 
-    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Outcome<Added>>> {
         self.adder.add(jobs).await
     }
 
@@ -156,14 +156,14 @@ impl Store for Redis {
         allow::give_back(&self.shards, topic, allowed, unused).await
     }
 
-    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>> {
         let delay = self.start_gone_delay();
         let finished = self.finisher.finish(scope, jobs).await?;
-        delay.finish(!scope.is_all() && finished.contains(&Finished::Gone)).await;
+        delay.finish(!scope.is_all() && finished.contains(&Err(Refusal::Gone))).await;
         Ok(finished)
     }
 
-    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Applied>> {
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Outcome<Applied>>> {
         self.steps.apply(&steps).await
     }
 

@@ -8,18 +8,26 @@ use crate::store::{Error, Result};
 
 /// What scripts reply for one job, by number as in `scripts/shard.lua` and `scripts/finish.lua`.
 pub mod code {
+    use crate::store::Refusal;
+
     pub const OK: i64 = 1;
-    pub const GONE: i64 = 2;
-    pub const LOST: i64 = 3;
     /// The job belongs to a topic whose keys the call did not have.
     pub const MOVED: i64 = 4;
-    pub const REFUSED: i64 = 5;
-    pub const NOT_RESERVED: i64 = 6;
-    pub const RECEIPT_REQUIRED: i64 = 7;
-    /// The job would expire before it is due.
-    pub const EXPIRES_FIRST: i64 = 8;
-    /// The expiry of a dead letter has passed.
-    pub const EXPIRED: i64 = 9;
+    /// The action does not apply to the job's state, which comes next.
+    pub const IN_STATE: i64 = 5;
+
+    /// The refusal that a number stands for by itself.
+    pub fn refusal(code: i64) -> Option<Refusal> {
+        match code {
+            2 => Some(Refusal::Gone),
+            3 => Some(Refusal::Lost),
+            6 => Some(Refusal::NotReserved),
+            7 => Some(Refusal::ReceiptRequired),
+            8 => Some(Refusal::ExpiresFirst),
+            9 => Some(Refusal::Expired),
+            _ => None,
+        }
+    }
 }
 
 /// The values of one reply, in order.

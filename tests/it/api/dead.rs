@@ -155,7 +155,11 @@ async fn a_page_leaves_out_what_moves_while_it_is_read(engine: Engine) {
         });
         api.until(|| hung.hung_calls() == 3).await;
         // When they are read, the second one is a dead letter of another moment and the third one is gone.
-        api.store.requeue(ALL, &id("2"), after(seconds(0)), None).await.expect("requeues");
+        api.store
+            .requeue(ALL, &id("2"), after(seconds(0)), None)
+            .await
+            .expect("requeues")
+            .expect("is not refused");
         api.bury("t").await;
         api.delete("/jobs/3").await.expect(204);
         hung.release();

@@ -38,7 +38,7 @@ async fn counts_are_right_after_every_step(fixture: StoreFixture) {
     add(&*fixture.store, AddJob { spec: JobSpec { max_attempts: 2, ..JobSpec::default() }, ..job("b") })
         .await;
     expect(&fixture, 1, 1, 0, 0).await;
-    add_any(&*fixture.store, delayed("a", seconds(5))).await;
+    add_any(&*fixture.store, delayed("a", seconds(5))).await.expect("is not refused");
     expect(&fixture, 1, 1, 0, 0).await;
     fixture.advance_and_promote(seconds(5)).await;
     expect(&fixture, 0, 2, 0, 0).await;
@@ -55,7 +55,7 @@ async fn counts_are_right_after_every_step(fixture: StoreFixture) {
         .expect("is held");
     expect(&fixture, 1, 1, 0, 0).await;
     let put_off = Patch { due: Some(linger::job::Due::After(delay(seconds(9)))), ..Patch::default() };
-    fixture.store.patch(ALL, &id("a"), put_off, None).await.expect("patches");
+    fixture.store.patch(ALL, &id("a"), put_off, None).await.expect("patches").expect("is not refused");
     expect(&fixture, 2, 0, 0, 0).await;
     fixture.advance_and_promote(seconds(1)).await;
     expect(&fixture, 1, 1, 0, 0).await;
@@ -67,8 +67,18 @@ async fn counts_are_right_after_every_step(fixture: StoreFixture) {
     let a = reserve(&*fixture.store).await;
     fixture.store.bury(ALL, &id("a"), &a.receipt, None).await.expect("answers").expect("is held");
     expect(&fixture, 0, 0, 0, 2).await;
-    fixture.store.requeue(ALL, &id("a"), after(seconds(3)), None).await.expect("requeues");
-    fixture.store.requeue(ALL, &id("b"), after(seconds(0)), None).await.expect("requeues");
+    fixture
+        .store
+        .requeue(ALL, &id("a"), after(seconds(3)), None)
+        .await
+        .expect("requeues")
+        .expect("is not refused");
+    fixture
+        .store
+        .requeue(ALL, &id("b"), after(seconds(0)), None)
+        .await
+        .expect("requeues")
+        .expect("is not refused");
     expect(&fixture, 1, 1, 0, 0).await;
     let b = reserve(&*fixture.store).await;
     fixture.store.finish(ALL, finish(&b.job.id, &b.receipt)).await.expect("finishes");

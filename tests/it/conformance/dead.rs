@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, State, Timestamp},
-    store::{AddJob, ListPosition, ListedJob, MoveKind, Order, Requeued, Steps, moment_of},
+    store::{AddJob, ListPosition, ListedJob, MoveKind, Order, Refusal, Steps, moment_of},
 };
 
 use super::listing::bury_these;
@@ -38,13 +38,13 @@ async fn dead(fixture: &StoreFixture) -> Vec<ListedJob> {
 async fn a_requeued_job_starts_again(fixture: StoreFixture) {
     bury(&fixture, &["a", "b"]).await;
     let done = fixture.store.requeue(ALL, &id("a"), Due::default(), None).await.expect("answers");
-    let Requeued::Done(ready) = done else { panic!("{done:?}") };
+    let Ok(ready) = done else { panic!("{done:?}") };
     assert_eq!((ready.state(), ready.attempts, ready.due_at), (State::Ready, 0, fixture.now()));
     assert_eq!((ready.reason.clone(), ready.dead_at()), (None, None));
-    assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(*ready));
+    assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(ready));
     assert_eq!(reserve(&*fixture.store).await.job.attempts, 1);
     let done = fixture.store.requeue(ALL, &id("b"), after(seconds(30)), None).await.expect("answers");
-    let Requeued::Done(later) = done else { panic!("{done:?}") };
+    let Ok(later) = done else { panic!("{done:?}") };
     assert_eq!((later.state(), later.due_at), (State::Delayed, fixture.now().after(seconds(30))));
     assert_eq!(dead(&fixture).await, []);
     fixture.advance_and_promote(seconds(30)).await;
@@ -56,7 +56,7 @@ async fn a_job_is_requeued_until_a_moment(fixture: StoreFixture) {
     let moment = fixture.now().after(millis(7_001));
     fixture.notifications.take_due_in();
     let done = fixture.store.requeue(ALL, &id("a"), Due::At(moment), None).await.expect("answers");
-    let Requeued::Done(later) = done else { panic!("{done:?}") };
+    let Ok(later) = done else { panic!("{done:?}") };
     assert_eq!((later.state(), later.due_at, later.attempts), (State::Delayed, moment, 0));
     assert!(fixture.notifications.take_due_in().contains(&millis(7_001)), "the timer wakes for it");
     fixture.advance_and_promote(millis(7_000)).await;
@@ -65,7 +65,7 @@ async fn a_job_is_requeued_until_a_moment(fixture: StoreFixture) {
     assert_eq!(reserve(&*fixture.store).await.job.id, id("a"));
     fixture.notifications.take_ready();
     let done = fixture.store.requeue(ALL, &id("b"), Due::At(moment), None).await.expect("answers");
-    let Requeued::Done(at_once) = done else { panic!("{done:?}") };
+    let Ok(at_once) = done else { panic!("{done:?}") };
     assert_eq!((at_once.state(), at_once.due_at), (State::Ready, fixture.now()), "the moment has passed");
     assert!(fixture.notifications.take_ready().contains(&plain("t")), "workers get it");
 }
@@ -73,13 +73,13 @@ async fn a_job_is_requeued_until_a_moment(fixture: StoreFixture) {
 async fn only_a_dead_job_is_requeued(fixture: StoreFixture) {
     assert_eq!(
         fixture.store.requeue(ALL, &id("a"), Due::default(), None).await.expect("answers"),
-        Requeued::Gone
+        Err(Refusal::Gone)
     );
     add(&*fixture.store, delayed("a", seconds(1))).await;
     for state in [State::Delayed, State::Ready, State::Reserved] {
         let before = fixture.store.get(ALL, &id("a")).await.expect("gets");
         let refused = fixture.store.requeue(ALL, &id("a"), Due::default(), None).await.expect("answers");
-        assert_eq!(refused, Requeued::NotDead(state));
+        assert_eq!(refused, Err(Refusal::InState(state)));
         assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), before);
         fixture.advance_and_promote(seconds(1)).await;
         if state == State::Ready {
@@ -155,7 +155,12 @@ async fn without_a_retention_a_dead_letter_stays(fixture: StoreFixture) {
 
 async fn a_retention_lets_dead_letters_go_at_its_end(fixture: StoreFixture) {
     bury(&fixture, &["a", "b"]).await;
-    fixture.store.requeue(ALL, &id("b"), after(seconds(500)), None).await.expect("answers");
+    fixture
+        .store
+        .requeue(ALL, &id("b"), after(seconds(500)), None)
+        .await
+        .expect("answers")
+        .expect("is not refused");
     fixture.advance_and_promote(millis(98_999)).await;
     assert_eq!(ids(&dead(&fixture).await), ["a"]);
     fixture.clock.advance(millis(1));

@@ -1,8 +1,8 @@
 //! Finish and delete: with which receipts and in which states.
 
 use linger::{
-    job::{Receipt, State},
-    store::{AddJob, Deleted, FinishJob, Finished, NotHeld, Release, Steps, TopicStats},
+    job::{Receipt, State, Topic},
+    store::{AddJob, FinishJob, Outcome, Refusal, Release, Steps, TopicStats},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};
@@ -21,8 +21,8 @@ super::on_every_engine! {
     fault_a_negative_acknowledgement_after_the_finish_adds_nothing,
 }
 
-fn done() -> Finished {
-    Finished::Done { topic: topic("t") }
+fn done() -> Outcome<Topic> {
+    Ok(topic("t"))
 }
 
 async fn a_finished_job_is_gone(fixture: StoreFixture) {
@@ -30,7 +30,7 @@ async fn a_finished_job_is_gone(fixture: StoreFixture) {
     let reserved = reserve(&*fixture.store).await;
     let request = finish(&id("a"), &reserved.receipt);
     assert_eq!(fixture.store.finish(ALL, request.clone()).await.expect("finishes"), [done()]);
-    assert_eq!(fixture.store.finish(ALL, request).await.expect("answers"), [Finished::Gone]);
+    assert_eq!(fixture.store.finish(ALL, request).await.expect("answers"), [Err(Refusal::Gone)]);
     assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), None);
     fixture.advance_and_promote(seconds(86_400)).await;
     assert_eq!(reserve_any(&*fixture.store).await, None);
@@ -52,30 +52,30 @@ async fn a_finish_works_past_the_ttr_until_the_timer_took_the_job_back(fixture: 
 async fn only_the_present_receipt_finishes(fixture: StoreFixture) {
     add(&*fixture.store, job("a")).await;
     let foreign = finish(&id("a"), &Receipt::generate());
-    assert_eq!(fixture.store.finish(ALL, foreign.clone()).await.expect("answers"), [Finished::Lost]);
+    assert_eq!(fixture.store.finish(ALL, foreign.clone()).await.expect("answers"), [Err(Refusal::Lost)]);
     let first = reserve(&*fixture.store).await;
-    assert_eq!(fixture.store.finish(ALL, foreign).await.expect("answers"), [Finished::Lost]);
+    assert_eq!(fixture.store.finish(ALL, foreign).await.expect("answers"), [Err(Refusal::Lost)]);
     assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(first.job));
     let unknown = finish(&id("b"), &first.receipt);
-    assert_eq!(fixture.store.finish(ALL, unknown).await.expect("answers"), [Finished::Gone]);
+    assert_eq!(fixture.store.finish(ALL, unknown).await.expect("answers"), [Err(Refusal::Gone)]);
 }
 
 async fn a_finish_without_a_receipt_needs_a_reservation(fixture: StoreFixture) {
     let bare = || vec![FinishJob { id: id("a"), receipt: None }];
-    assert_eq!(fixture.store.finish(ALL, bare()).await.expect("answers"), [Finished::Gone]);
+    assert_eq!(fixture.store.finish(ALL, bare()).await.expect("answers"), [Err(Refusal::Gone)]);
     add(
         &*fixture.store,
         AddJob { spec: JobSpec { max_attempts: 1, ..JobSpec::default() }, ..delayed("a", seconds(1)) },
     )
     .await;
-    assert_eq!(fixture.store.finish(ALL, bare()).await.expect("answers"), [Finished::NotReserved]);
+    assert_eq!(fixture.store.finish(ALL, bare()).await.expect("answers"), [Err(Refusal::NotReserved)]);
     fixture.advance_and_promote(seconds(1)).await;
-    assert_eq!(fixture.store.finish(ALL, bare()).await.expect("answers"), [Finished::NotReserved]);
+    assert_eq!(fixture.store.finish(ALL, bare()).await.expect("answers"), [Err(Refusal::NotReserved)]);
     reserve(&*fixture.store).await;
     fixture.advance_and_promote(seconds(60)).await;
     assert_eq!(
         fixture.store.finish(ALL, bare()).await.expect("answers"),
-        [Finished::NotReserved],
+        [Err(Refusal::NotReserved)],
         "it is dead"
     );
     add(&*fixture.store, job("b")).await;
@@ -92,7 +92,7 @@ async fn a_job_that_requires_its_receipt_says_so(fixture: StoreFixture) {
     .await;
     let reserved = reserve(&*fixture.store).await;
     let bare = vec![FinishJob { id: id("a"), receipt: None }];
-    assert_eq!(fixture.store.finish(ALL, bare).await.expect("answers"), [Finished::ReceiptRequired]);
+    assert_eq!(fixture.store.finish(ALL, bare).await.expect("answers"), [Err(Refusal::ReceiptRequired)]);
     assert_eq!(
         fixture.store.finish(ALL, finish(&id("a"), &reserved.receipt)).await.expect("finishes"),
         [done()]
@@ -111,7 +111,7 @@ async fn a_batch_of_finishes_is_answered_item_by_item(fixture: StoreFixture) {
     let waiting = FinishJob { id: rest[0].clone(), receipt: None };
     let batch = vec![crossed, with(0), with(0), waiting, with(1)];
     let answers = fixture.store.finish(ALL, batch).await.expect("answers");
-    assert_eq!(answers, [Finished::Lost, done(), Finished::Gone, Finished::NotReserved, done()]);
+    assert_eq!(answers, [Err(Refusal::Lost), done(), Err(Refusal::Gone), Err(Refusal::NotReserved), done()]);
 }
 
 async fn a_job_is_deleted_in_any_state(fixture: StoreFixture) {
@@ -130,8 +130,8 @@ async fn a_job_is_deleted_in_any_state(fixture: StoreFixture) {
     let ids = ["delayed", "unknown", "ready", "reserved", "dead", "dead"].map(id);
     let gone = fixture.store.delete(ALL, ids.to_vec()).await.expect("deletes");
     let expected = [1, 0, 1, 1, 1, 0].map(|there| match there {
-        1 => Deleted::Done { topic: topic("t") },
-        _ => Deleted::Gone,
+        1 => Ok(topic("t")),
+        _ => Err(Refusal::Gone),
     });
     assert_eq!(gone, expected);
     assert_eq!(fixture.store.topic(&topic("t")).await.expect("reads"), None);
@@ -144,7 +144,7 @@ async fn a_deleted_job_is_delivered_no_more(fixture: StoreFixture) {
     add(&*fixture.store, job("ready")).await;
     fixture.store.delete(ALL, ["delayed", "ready", "reserved"].map(id).to_vec()).await.expect("deletes");
     let late = fixture.store.finish(ALL, finish(&id("reserved"), &reserved.receipt)).await.expect("answers");
-    assert_eq!(late, [Finished::Gone]);
+    assert_eq!(late, [Err(Refusal::Gone)]);
     fixture.advance_and_promote(seconds(86_400)).await;
     assert_eq!(reserve_any(&*fixture.store).await, None);
 }
@@ -155,12 +155,12 @@ async fn fault_a_late_finish_ends_no_later_delivery(fixture: StoreFixture) {
     fixture.advance_and_promote(seconds(60)).await;
     assert_eq!(
         fixture.store.finish(ALL, finish(&id("a"), &slow.receipt)).await.expect("answers"),
-        [Finished::Lost]
+        [Err(Refusal::Lost)]
     );
     let second = reserve(&*fixture.store).await;
     assert_eq!(
         fixture.store.finish(ALL, finish(&id("a"), &slow.receipt)).await.expect("answers"),
-        [Finished::Lost]
+        [Err(Refusal::Lost)]
     );
     assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(second.job));
     assert_eq!(
@@ -176,12 +176,12 @@ async fn fault_a_late_finish_ends_no_newer_job_with_the_id(fixture: StoreFixture
     add(&*fixture.store, job("a")).await;
     assert_eq!(
         fixture.store.finish(ALL, finish(&id("a"), &old.receipt)).await.expect("answers"),
-        [Finished::Lost]
+        [Err(Refusal::Lost)]
     );
     let new = reserve(&*fixture.store).await;
     assert_eq!(
         fixture.store.finish(ALL, finish(&id("a"), &old.receipt)).await.expect("answers"),
-        [Finished::Lost]
+        [Err(Refusal::Lost)]
     );
     assert_eq!(new.job.attempts, 1);
 }
@@ -192,8 +192,8 @@ async fn fault_a_negative_acknowledgement_after_the_finish_adds_nothing(fixture:
     fixture.store.finish(ALL, finish(&id("a"), &reserved.receipt)).await.expect("finishes");
     let release = Release { due: Some(after(seconds(0))), reason: None };
     let late = fixture.store.release(ALL, &id("a"), &reserved.receipt, release).await.expect("answers");
-    assert_eq!(late, Err(NotHeld::Gone));
+    assert_eq!(late, Err(Refusal::Gone));
     let buried = fixture.store.bury(ALL, &id("a"), &reserved.receipt, None).await.expect("answers");
-    assert_eq!(buried, Err(NotHeld::Gone));
+    assert_eq!(buried, Err(Refusal::Gone));
     assert_eq!(fixture.store.topic(&topic("t")).await.expect("reads"), None::<TopicStats>);
 }

@@ -43,7 +43,12 @@ async fn every_change_that_makes_a_job_ready_is_announced(fixture: StoreFixture)
     let held = reserve(&*fixture.store).await;
     fixture.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     fixture.notifications.take_ready();
-    fixture.store.requeue(ALL, &id("a"), after(Duration::ZERO), None).await.expect("answers");
+    fixture
+        .store
+        .requeue(ALL, &id("a"), after(Duration::ZERO), None)
+        .await
+        .expect("answers")
+        .expect("is not refused");
     assert_announced(&fixture, "a requeue").await;
     let held = reserve(&*fixture.store).await;
     fixture.store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
@@ -56,7 +61,7 @@ async fn every_change_that_makes_a_job_ready_is_announced(fixture: StoreFixture)
     add(&*fixture.store, delayed("c", seconds(100))).await;
     fixture.notifications.take_ready();
     let now = Patch { due: Some(Due::After(delay(Duration::ZERO))), ..Patch::default() };
-    fixture.store.patch(ALL, &id("c"), now, None).await.expect("patches");
+    fixture.store.patch(ALL, &id("c"), now, None).await.expect("patches").expect("is not refused");
     assert_announced(&fixture, "a reschedule to now").await;
     fixture
         .store
@@ -77,7 +82,7 @@ async fn whatever_is_due_sooner_nudges_the_timer(fixture: StoreFixture) {
     add(&*fixture.store, delayed("a", seconds(50))).await;
     assert!(nudged(&fixture, seconds(50)), "an add with a delay");
     let sooner = Patch { due: Some(Due::After(delay(seconds(20)))), ..Patch::default() };
-    fixture.store.patch(ALL, &id("a"), sooner, None).await.expect("patches");
+    fixture.store.patch(ALL, &id("a"), sooner, None).await.expect("patches").expect("is not refused");
     assert!(nudged(&fixture, seconds(20)), "a reschedule");
     fixture.advance_and_promote(seconds(20)).await;
     fixture.notifications.take_due_in();

@@ -6,8 +6,8 @@ use std::{collections::HashSet, time::Duration};
 use linger::{
     job::{CallHeaders, CallMethod, Callback, Due, Outlet, Reason, State, TopicPause},
     store::{
-        AddJob, Added, Changed, Deleted, Finished, JobChange, MoveKind, Patch, Patched, Release, Reservation,
-        SeenJob, Steps, Store, TopicUpdates,
+        AddJob, Added, JobChange, MoveKind, Patch, Refusal, Release, Reservation, SeenJob, Steps, Store,
+        TopicUpdates,
     },
 };
 
@@ -96,7 +96,7 @@ async fn a_callback_comes_back_as_it_was_added(fixture: StoreFixture) {
     };
     let added = add(store, wanted.clone()).await;
     assert_eq!(added.spec.callback.as_deref(), Some(&largest));
-    assert_eq!(add_any(store, wanted).await, Added::Replayed(added.clone()));
+    assert_eq!(add_any(store, wanted).await, Ok(Added::Replayed(added.clone())));
     assert_eq!(store.get(ALL, &id("a")).await.expect("gets"), Some(added));
     let held = reserve_called(store).await;
     assert_eq!(held.job.spec.callback.as_deref(), Some(&largest));
@@ -106,7 +106,7 @@ async fn a_callback_comes_back_as_it_was_added(fixture: StoreFixture) {
         store.release(ALL, &id("a"), &held.receipt, later).await.expect("answers").expect("is held");
     assert_eq!(released.spec.callback.as_deref(), Some(&largest));
     let patch = Patch { body: Some(body("2")), ..Patch::default() };
-    let Patched::Done(patched) = store.patch(ALL, &id("a"), patch, None).await.expect("answers") else {
+    let Ok(patched) = store.patch(ALL, &id("a"), patch, None).await.expect("answers") else {
         panic!("a delayed job is patched")
     };
     assert_eq!(patched.spec.callback.as_deref(), Some(&largest));
@@ -135,7 +135,11 @@ async fn every_change_announces_the_outlet_of_the_job(fixture: StoreFixture) {
     assert_announced("a TTR end");
     let held = reserve_called(store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
-    store.requeue(ALL, &id("a"), after(Duration::ZERO), None).await.expect("answers");
+    store
+        .requeue(ALL, &id("a"), after(Duration::ZERO), None)
+        .await
+        .expect("answers")
+        .expect("is not refused");
     assert_announced("a requeue");
     let held = reserve_called(store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
@@ -146,10 +150,10 @@ async fn every_change_announces_the_outlet_of_the_job(fixture: StoreFixture) {
     fixture.advance_and_promote(seconds(5)).await;
     assert_announced("a delayed job that became due");
     let later = Patch { due: Some(Due::After(delay(seconds(50)))), ..Patch::default() };
-    store.patch(ALL, &id("b"), later, None).await.expect("patches");
+    store.patch(ALL, &id("b"), later, None).await.expect("patches").expect("is not refused");
     fixture.notifications.take_ready();
     let now = Patch { due: Some(Due::After(delay(Duration::ZERO))), ..Patch::default() };
-    store.patch(ALL, &id("b"), now, None).await.expect("patches");
+    store.patch(ALL, &id("b"), now, None).await.expect("patches").expect("is not refused");
     assert_announced("a reschedule to now");
 }
 
@@ -169,11 +173,11 @@ async fn a_job_returns_to_its_own_outlet(fixture: StoreFixture) {
     reserve_called(store).await;
     fixture.advance_and_promote(seconds(60)).await;
     let later = Patch { due: Some(Due::After(delay(seconds(3)))), ..Patch::default() };
-    store.patch(ALL, &id("a"), later, None).await.expect("patches");
+    store.patch(ALL, &id("a"), later, None).await.expect("patches").expect("is not refused");
     fixture.advance_and_promote(seconds(3)).await;
     let held = reserve_called(store).await;
     let finished = store.finish(ALL, finish(&id("a"), &held.receipt)).await.expect("answers");
-    assert_eq!(finished, [Finished::Done { topic: topic("t") }]);
+    assert_eq!(finished, [Ok(topic("t"))]);
     assert_eq!(store.topic(&topic("t")).await.expect("reads"), None);
 }
 
@@ -195,7 +199,7 @@ async fn dead_letters_belong_to_the_topic_and_return_to_their_outlets(fixture: S
     let left = one(dead_of(store, "t").await);
     let deleted =
         store.change(change(&SeenJob::new(&left.job), JobChange::Delete), None).await.expect("answers");
-    assert_eq!(deleted, [Changed::Done]);
+    assert_eq!(deleted, [true]);
     assert_eq!(store.get(ALL, &id("b")).await.expect("gets"), None);
 }
 
@@ -300,10 +304,10 @@ async fn scopes_and_moves_name_the_topic(fixture: StoreFixture) {
         assert!(store.get(scope, &id("a")).await.expect("gets").is_some());
     }
     assert_eq!(store.get(&foreign, &id("a")).await.expect("gets"), None);
-    assert_eq!(store.delete(&foreign, vec![id("a")]).await.expect("answers"), [Deleted::Gone]);
+    assert_eq!(store.delete(&foreign, vec![id("a")]).await.expect("answers"), [Err(Refusal::Gone)]);
     let held = reserve_called(store).await;
     let finished = store.finish(&foreign, finish(&id("a"), &held.receipt)).await.expect("answers");
-    assert_eq!(finished, [Finished::Gone]);
+    assert_eq!(finished, [Err(Refusal::Gone)]);
     store.touch(&own, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     fixture.clock.advance(seconds(10));
     let moves = store.promote(10).await.expect("promotes").moves;
@@ -311,10 +315,7 @@ async fn scopes_and_moves_name_the_topic(fixture: StoreFixture) {
         moves.iter().map(|moved| (moved.topic.as_str(), moved.kind)).collect::<Vec<_>>(),
         [("t", MoveKind::TimedOut)]
     );
-    assert_eq!(
-        store.delete(&own, vec![id("a")]).await.expect("answers"),
-        [Deleted::Done { topic: topic("t") }]
-    );
+    assert_eq!(store.delete(&own, vec![id("a")]).await.expect("answers"), [Ok(topic("t"))]);
 }
 
 async fn many_hosts_share_256_outlets(fixture: StoreFixture) {

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, Expire, Expiry, ExpiryChange, Job, OnExpiry, State},
-    store::{AddJob, Added, Patch, Patched, Steps},
+    store::{AddJob, Added, Patch, Refusal, Steps},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};
@@ -26,9 +26,9 @@ fn due_in(wait: u64) -> Patch {
 
 async fn patch(fixture: &StoreFixture, name: &str, patch: Patch) -> Job {
     match fixture.store.patch(ALL, &id(name), patch, None).await.expect("answers") {
-        Patched::Done(job) => {
-            assert_eq!(fixture.store.get(ALL, &job.id).await.expect("gets").as_ref(), Some(&*job));
-            *job
+        Ok(job) => {
+            assert_eq!(fixture.store.get(ALL, &job.id).await.expect("gets").as_ref(), Some(&job));
+            job
         }
         other => panic!("expected a change, got {other:?}"),
     }
@@ -69,7 +69,10 @@ async fn every_field_can_be_changed_and_the_rest_stays(fixture: StoreFixture) {
     };
     assert_eq!(changed, expected);
     assert_eq!(patch(&fixture, "a", Patch::default()).await, expected, "an empty patch changes nothing");
-    assert_eq!(fixture.store.patch(ALL, &id("b"), due_in(0), None).await.expect("answers"), Patched::Gone);
+    assert_eq!(
+        fixture.store.patch(ALL, &id("b"), due_in(0), None).await.expect("answers"),
+        Err(Refusal::Gone)
+    );
 }
 
 async fn rescheduled_earlier_it_is_delivered_once_at_the_new_time(fixture: StoreFixture) {
@@ -123,18 +126,18 @@ async fn a_reserved_or_dead_job_is_refused_and_unchanged(fixture: StoreFixture) 
         .await;
     let held = reserve(&*fixture.store).await;
     let refused = fixture.store.patch(ALL, &id("a"), due_in(0), None).await.expect("answers");
-    assert_eq!(refused, Patched::Refused(State::Reserved));
+    assert_eq!(refused, Err(Refusal::InState(State::Reserved)));
     assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(held.job));
     fixture.advance_and_promote(seconds(60)).await;
     let refused = fixture.store.patch(ALL, &id("a"), due_in(0), None).await.expect("answers");
-    assert_eq!(refused, Patched::Refused(State::Dead));
+    assert_eq!(refused, Err(Refusal::InState(State::Dead)));
     assert_eq!(reserve_any(&*fixture.store).await, None);
 }
 
 async fn a_patch_leaves_the_fingerprint_alone(fixture: StoreFixture) {
     add(&*fixture.store, delayed("a", seconds(10))).await;
     let changed = patch(&fixture, "a", due_in(99)).await;
-    assert_eq!(add_any(&*fixture.store, delayed("a", seconds(10))).await, Added::Replayed(changed));
+    assert_eq!(add_any(&*fixture.store, delayed("a", seconds(10))).await, Ok(Added::Replayed(changed)));
 }
 
 async fn many_reschedules_leave_one_delivery(fixture: StoreFixture) {

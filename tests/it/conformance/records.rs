@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Fingerprint, Job, JobId, Receipt, State},
-    store::{AddJob, Added, Finished, JobRecord, Put, Release, Steps, Store, TopicUpdates},
+    store::{AddJob, Added, JobRecord, Put, Refusal, Release, Steps, Store, TopicUpdates},
 };
 
 use crate::harness::{jobs::*, records::*, stores::StoreFixture};
@@ -65,12 +65,12 @@ async fn a_job_that_was_put_is_finished_by_its_receipt(fixture: StoreFixture) {
         put(store, &record).await;
         let id = &record.job.id;
         let wrong = store.finish(ALL, finish(id, &Receipt::generate())).await.expect("answers");
-        assert_eq!(one(wrong), Finished::Lost);
+        assert_eq!(one(wrong), Err(Refusal::Lost));
         let held = record.receipt.expect("is reserved");
         let touched = store.touch(ALL, id, &held, None).await.expect("answers").expect("is held");
         assert_eq!(touched.reserved_until(), Some(fixture.now().after(record.job.spec.ttr.as_duration())));
         let done = store.finish(ALL, finish(id, &held)).await.expect("answers");
-        assert_eq!(one(done), Finished::Done { topic: topic("t") });
+        assert_eq!(one(done), Ok(topic("t")));
     }
     assert_eq!(all_records(store).await.1, []);
 }
@@ -105,8 +105,8 @@ async fn a_repeated_add_of_a_job_that_was_put_is_recognised(fixture: StoreFixtur
     let record = record(&fixture, "a");
     put(store, &record).await;
     let repeated = AddJob { fingerprint: record.fingerprint, ..job("a") };
-    assert_eq!(add_any(store, repeated).await, Added::Replayed(record.job));
-    assert!(matches!(add_any(store, job("a")).await, Added::Exists { state: State::Ready, .. }));
+    assert_eq!(add_any(store, repeated).await, Ok(Added::Replayed(record.job)));
+    assert!(matches!(add_any(store, job("a")).await, Err(Refusal::Exists { state: State::Ready, .. })));
 }
 
 async fn a_job_that_was_put_becomes_ready_when_it_is_due(fixture: StoreFixture) {
@@ -137,7 +137,7 @@ async fn a_dead_letter_that_was_put_is_requeued(fixture: StoreFixture) {
     put(store, &dead_record(&fixture, "a")).await;
     let stats = store.topic(&topic("t")).await.expect("answers").expect("has a job");
     assert_eq!((stats.dead, stats.ready), (1, 0));
-    store.requeue(ALL, &id("a"), after(seconds(0)), None).await.expect("requeues");
+    store.requeue(ALL, &id("a"), after(seconds(0)), None).await.expect("requeues").expect("is not refused");
     assert_eq!(reserve(store).await.job.attempts, 1);
 }
 

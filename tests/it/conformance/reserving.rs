@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use linger::{
     job::{History, State, Ttr},
-    store::{AddJob, Finished, Steps},
+    store::{AddJob, Refusal, Steps},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};
@@ -142,7 +142,7 @@ async fn a_cancelled_reservation_leaves_no_trace(fixture: StoreFixture) {
     fixture.store.cancel(vec![(id("a"), reserved.receipt.clone())]).await.expect("cancels");
     assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(added), "as before");
     let late = fixture.store.finish(ALL, finish(&id("a"), &reserved.receipt)).await.expect("answers");
-    assert_eq!(late, [Finished::Lost]);
+    assert_eq!(late, [Err(Refusal::Lost)]);
     let again = reserve(&*fixture.store).await;
     assert_eq!(again.job.attempts, 1);
     assert_ne!(again.receipt, reserved.receipt);
@@ -161,7 +161,7 @@ async fn a_postponed_job_comes_behind_the_others_and_keeps_its_attempts(fixture:
     );
     assert_eq!((&waits.history, &waits.reason, waits.reserved_at()), (&History::default(), &None, None));
     let late = store.finish(ALL, finish(&id("a"), &held.receipt)).await.expect("answers");
-    assert_eq!(late, [Finished::Lost]);
+    assert_eq!(late, [Err(Refusal::Lost)]);
     store.postpone(vec![(id("a"), held.receipt)], delay(seconds(9))).await.expect("passes over it");
     assert_eq!(reserve(store).await.job.id, id("b"));
     assert_eq!(reserve_any(store).await, None);
@@ -179,7 +179,7 @@ async fn a_stale_cancel_changes_nothing(fixture: StoreFixture) {
     fixture.store.cancel(grants).await.expect("passes over both");
     assert_eq!(fixture.store.get(ALL, &id("a")).await.expect("gets"), Some(second.job));
     let done = fixture.store.finish(ALL, finish(&id("a"), &second.receipt)).await.expect("finishes");
-    assert_eq!(done, [Finished::Done { topic: topic("t") }]);
+    assert_eq!(done, [Ok(topic("t"))]);
 }
 
 async fn fault_a_client_that_goes_away_burns_no_attempt(fixture: StoreFixture) {

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, Job, Reason, State},
-    store::{AddJob, Finished, NotHeld, Release, Reservation, Steps},
+    store::{AddJob, Refusal, Release, Reservation, Steps},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};
@@ -97,7 +97,7 @@ async fn used_attempts_make_a_dead_letter(fixture: StoreFixture) {
     assert_eq!((dead.state(), dead.attempts), (State::Dead, 2));
     assert_eq!((dead.dead_at(), dead.reason), (Some(fixture.now()), why(Reason::TTR_EXPIRED)));
     let late = fixture.store.finish(ALL, finish(&id("a"), &last.receipt)).await.expect("answers");
-    assert_eq!(late, [Finished::Lost]);
+    assert_eq!(late, [Err(Refusal::Lost)]);
     fixture.advance_and_promote(seconds(10 * 365 * 86_400)).await;
     assert_eq!(reserve_any(&*fixture.store).await, None);
     assert_eq!(get(&fixture, "a").await.state(), State::Dead, "kept for ever");
@@ -196,14 +196,14 @@ async fn a_receipt_that_is_not_the_present_one_releases_nothing(fixture: StoreFi
         let stale = &old.receipt;
         let released =
             fixture.store.release(ALL, &id("a"), stale, Release::default()).await.expect("answers");
-        assert_eq!(released, Err(NotHeld::Lost), "{stage}");
+        assert_eq!(released, Err(Refusal::Lost), "{stage}");
         assert_eq!(
             fixture.store.touch(ALL, &id("a"), stale, None).await.expect("answers"),
-            Err(NotHeld::Lost)
+            Err(Refusal::Lost)
         );
         assert_eq!(
             fixture.store.bury(ALL, &id("a"), stale, None).await.expect("answers"),
-            Err(NotHeld::Lost)
+            Err(Refusal::Lost)
         );
         assert_eq!(get(&fixture, "a").await, before, "{stage}");
         if before.state() == State::Ready {
@@ -216,10 +216,10 @@ async fn a_receipt_that_is_not_the_present_one_releases_nothing(fixture: StoreFi
     }
     let unknown =
         fixture.store.release(ALL, &id("b"), &old.receipt, Release::default()).await.expect("answers");
-    assert_eq!(unknown, Err(NotHeld::Gone));
+    assert_eq!(unknown, Err(Refusal::Gone));
     assert_eq!(
         fixture.store.touch(ALL, &id("b"), &old.receipt, None).await.expect("answers"),
-        Err(NotHeld::Gone)
+        Err(Refusal::Gone)
     );
 }
 

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, State, TopicFilter},
-    store::{Applied, JobChange, Patch, Release, SeenJob, Step, StepAction, Store},
+    store::{Applied, JobChange, Outcome, Patch, Release, SeenJob, Step, StepAction, Store},
 };
 
 use crate::harness::{jobs::*, lists::get, stores::StoreFixture};
@@ -24,13 +24,13 @@ async fn change(store: &dyn Store, name: &str, change: JobChange) -> StepAction 
 }
 
 /// The outcomes, with the states of the jobs that they show.
-fn told(applied: &[Applied]) -> Vec<String> {
-    let tell = |applied: &Applied| match applied {
-        Applied::Job(job) => format!("{}: {}", job.id, job.state()),
-        Applied::Done { topic } => format!("done in {topic}"),
-        other => format!("{other:?}"),
+fn told(outcomes: &[Outcome<Applied>]) -> Vec<String> {
+    let tell = |outcome: &Outcome<Applied>| match outcome {
+        Ok(Applied::Job(job)) => format!("{}: {}", job.id, job.state()),
+        Ok(Applied::Done { topic }) => format!("done in {topic}"),
+        Err(refusal) => format!("{refusal:?}"),
     };
-    applied.iter().map(tell).collect()
+    outcomes.iter().map(tell).collect()
 }
 
 async fn steps_of_all_kinds_are_applied_in_their_order(fixture: StoreFixture) {
@@ -64,10 +64,10 @@ async fn steps_of_all_kinds_are_applied_in_their_order(fixture: StoreFixture) {
     let expected = [
         "held: reserved",
         "waits: ready",
-        "Refused(Ready)",
+        "InState(Ready)",
         "done in t",
         // It has moved since it was seen.
-        "Skipped",
+        "NotAsSeen",
         "done in t",
         "done in t",
         "Lost",
@@ -104,7 +104,7 @@ async fn the_scope_of_each_step_is_its_own(fixture: StoreFixture) {
         ])
         .await
         .expect("answers");
-    assert_eq!(told(&applied), ["Gone", "done in t", "Skipped", "done in t"]);
+    assert_eq!(told(&applied), ["Gone", "done in t", "NotAsSeen", "done in t"]);
     assert_eq!(get(store, "a").await.state(), State::Delayed);
 }
 

@@ -58,13 +58,21 @@ async fn a_timeline_follows_every_change_of_a_due_time(fixture: StoreFixture) {
     let store = &*fixture.store;
     let patch = |due| Patch { due: Some(due), ..Patch::default() };
     add(store, delayed("a", seconds(60))).await;
-    add_any(store, delayed("a", seconds(60))).await;
+    add_any(store, delayed("a", seconds(60))).await.expect("is not refused");
     assert_eq!(minutes(&fixture, 4).await, [0, 1, 0, 0], "a repeated add counts once");
-    store.patch(ALL, &id("a"), patch(Due::After(delay(seconds(120)))), None).await.expect("patches");
+    store
+        .patch(ALL, &id("a"), patch(Due::After(delay(seconds(120)))), None)
+        .await
+        .expect("patches")
+        .expect("is not refused");
     assert_eq!(minutes(&fixture, 4).await, [0, 0, 1, 0], "put off");
-    store.patch(ALL, &id("a"), patch(Due::default()), None).await.expect("patches");
+    store.patch(ALL, &id("a"), patch(Due::default()), None).await.expect("patches").expect("is not refused");
     assert_eq!(minutes(&fixture, 4).await, [0; 4], "ready at once");
-    store.patch(ALL, &id("a"), patch(Due::After(delay(seconds(180)))), None).await.expect("patches");
+    store
+        .patch(ALL, &id("a"), patch(Due::After(delay(seconds(180)))), None)
+        .await
+        .expect("patches")
+        .expect("is not refused");
     assert_eq!(minutes(&fixture, 4).await, [0, 0, 0, 1], "ready, then put off");
     fixture.advance_and_promote(seconds(180)).await;
     assert_eq!(minutes(&fixture, 4).await, [0; 4], "promoted");
@@ -76,7 +84,7 @@ async fn a_timeline_follows_every_change_of_a_due_time(fixture: StoreFixture) {
     let held = reserve(store).await;
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     assert_eq!(minutes(&fixture, 4).await, [0; 4], "dead");
-    store.requeue(ALL, &id("a"), after(seconds(120)), None).await.expect("requeues");
+    store.requeue(ALL, &id("a"), after(seconds(120)), None).await.expect("requeues").expect("is not refused");
     assert_eq!(minutes(&fixture, 4).await, [0, 0, 1, 0], "requeued");
     store.delete(ALL, vec![id("a")]).await.expect("deletes");
     assert_eq!(minutes(&fixture, 4).await, [0; 4], "deleted");

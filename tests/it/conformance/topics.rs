@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, Job, JobId, Receipt, State, TopicFilter},
-    store::{AddJob, Deleted, FinishJob, Finished, NotHeld, Patch, Patched, Release, Requeued, Steps, Wait},
+    store::{AddJob, FinishJob, Patch, Refusal, Release, Steps, Wait},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};
@@ -98,8 +98,8 @@ async fn patterns_cover_names_and_beginnings_of_names(fixture: StoreFixture) {
         let got = fixture.store.get(&only(patterns), &id).await.expect("gets");
         assert_eq!(got, covers.then_some(added), "{patterns:?} and {name}");
         let deleted = fixture.store.delete(&only(patterns), vec![id]).await.expect("answers");
-        let done = Deleted::Done { topic: topic(name) };
-        assert_eq!(deleted, [if covers { done } else { Deleted::Gone }], "{patterns:?} and {name}");
+        let done = Ok(topic(name));
+        assert_eq!(deleted, [if covers { done } else { Err(Refusal::Gone) }], "{patterns:?} and {name}");
     }
 }
 
@@ -111,17 +111,17 @@ async fn batches_with_repeats_are_answered_in_order(fixture: StoreFixture) {
         let ready = || FinishJob { id: id("ready"), receipt: None };
         let batch = vec![with(&wrong), ready(), with(&other), with(&wrong), ready()];
         let answers = fixture.store.finish(&scope, batch).await.expect("answers");
-        let (lost, waits) = (Finished::Lost, Finished::NotReserved);
+        let (lost, waits) = (Err(Refusal::Lost), Err(Refusal::NotReserved));
         assert_eq!(answers, [lost.clone(), waits.clone(), lost.clone(), lost, waits]);
     }
     let batch = vec![with(&wrong), with(&receipt), with(&wrong), with(&receipt)];
     let answers = fixture.store.finish(&only(&["t"]), batch).await.expect("answers");
-    let done = Finished::Done { topic: topic("t") };
-    assert_eq!(answers, [Finished::Lost, done, Finished::Gone, Finished::Gone]);
+    let done = Ok(topic("t"));
+    assert_eq!(answers, [Err(Refusal::Lost), done, Err(Refusal::Gone), Err(Refusal::Gone)]);
     let ids = ["ready", "nobody", "ready", "dead", "dead", "nobody", "delayed", "ready"].map(id);
     let answers = fixture.store.delete(&only(&["t"]), ids.to_vec()).await.expect("answers");
-    let done = || Deleted::Done { topic: topic("t") };
-    let gone = || Deleted::Gone;
+    let done = || Ok(topic("t"));
+    let gone = || Err(Refusal::Gone);
     assert_eq!(answers, [done(), gone(), gone(), done(), gone(), gone(), done(), gone()]);
     assert_eq!(fixture.store.topic(&topic("t")).await.expect("reads"), None);
 }
@@ -142,23 +142,23 @@ async fn a_limited_batch_leaves_foreign_jobs_alone(fixture: StoreFixture) {
     };
     let batch = ids.iter().map(|id| FinishJob { id: id.clone(), receipt: receipt(id) }).collect();
     let answers = fixture.store.finish(&only(&["t"]), batch).await.expect("answers");
-    let done = || Finished::Done { topic: topic("t") };
-    let gone = || Finished::Gone;
+    let done = || Ok(topic("t"));
+    let gone = || Err(Refusal::Gone);
     assert_eq!(answers, [done(), gone(), done(), gone(), gone(), gone()]);
     for name in ["b", "d"] {
         assert_eq!(seen(&fixture, &id(name)).await.expect("is there").state(), State::Reserved);
     }
     let deleted = fixture.store.delete(&only(&["t", "o"]), ids.to_vec()).await.expect("answers");
-    assert_eq!(deleted, [const { Deleted::Gone }; 6]);
+    assert_eq!(deleted, [const { Err(Refusal::Gone) }; 6]);
     let released =
         fixture.store.release(&only(&["t"]), &id("b"), &others[0].receipt, Release::default()).await;
-    assert_eq!(released.expect("answers"), Err(NotHeld::Gone));
+    assert_eq!(released.expect("answers"), Err(Refusal::Gone));
     let requeued =
         fixture.store.requeue(&only(&["t"]), &id("b"), Due::default(), None).await.expect("answers");
-    assert_eq!(requeued, Requeued::Gone, "the answer does not reveal that the job is not dead");
+    assert_eq!(requeued, Err(Refusal::Gone), "the answer does not reveal that the job is not dead");
     let patched =
         fixture.store.patch(&only(&["t"]), &id("b"), Patch::default(), None).await.expect("answers");
-    assert_eq!(patched, Patched::Gone);
+    assert_eq!(patched, Err(Refusal::Gone));
 }
 
 async fn callers_with_different_scopes_share_calls(fixture: StoreFixture) {
@@ -178,7 +178,7 @@ async fn callers_with_different_scopes_share_calls(fixture: StoreFixture) {
                 let request = finish(&held.job.id, &held.receipt);
                 let foreign = one(store.finish(&stranger, request.clone()).await.expect("answers"));
                 let own = one(store.finish(&scope, request).await.expect("answers"));
-                (foreign, own) == (Finished::Gone, Finished::Done { topic: held.job.topic })
+                (foreign, own) == (Err(Refusal::Gone), Ok(held.job.topic))
             });
         }
     }

@@ -119,10 +119,12 @@ async fn disturb(fixture: &StoreFixture, n: usize) {
     let due_after = |wait| Patch { due: Some(Due::After(delay(wait))), ..Patch::default() };
     // Dead letters: some requeued, some deleted.
     bury_these(store, &[mover(format!("move-dead-{n}"))], None).await;
-    store
-        .requeue(ALL, &id(&format!("move-dead-{}", n / 2)), after(seconds(999)), None)
-        .await
-        .expect("answers");
+    let requeued = store.requeue(ALL, &id(&format!("move-dead-{}", n / 2)), after(seconds(999)), None).await;
+    assert_eq!(
+        requeued.expect("answers").is_ok(),
+        n.is_multiple_of(2),
+        "every second round repeats a requeue"
+    );
     // Reserved ones: touched, then finished.
     let held = one(reserve_these(store, &[mover(format!("move-reserved-{n}"))]).await);
     if n.is_multiple_of(2) {

@@ -91,7 +91,7 @@ fn ready(name: &str, in_topic: &str) -> AddJob {
 
 async fn add(store: &dyn Store, jobs: Vec<AddJob>) {
     let added = store.add(jobs).await.expect("adds");
-    assert!(added.iter().all(|added| matches!(added, Added::Created(_))), "{added:?}");
+    assert!(added.iter().all(|added| matches!(added, Ok(Added::Created(_)))), "{added:?}");
 }
 
 async fn settings(store: &dyn Store) {
@@ -180,7 +180,11 @@ async fn add_reserved(store: &dyn Store, clock: &ManualClock) -> Receipt {
             other => panic!("{other} is no step"),
         }
     }
-    store.requeue(ALL, &id("requeued"), after(Duration::ZERO), None).await.expect("answers");
+    store
+        .requeue(ALL, &id("requeued"), after(Duration::ZERO), None)
+        .await
+        .expect("answers")
+        .expect("is not refused");
     clock.advance(seconds(61));
     promote(store).await;
     held.expect("it was handed out")

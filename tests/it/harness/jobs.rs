@@ -8,7 +8,7 @@ use linger::{
         Body, Callback, CallbackUrl, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, SecretId,
         SigningKey, SigningSecret, Topic, TopicFilter, TopicPattern, TraceContext, Ttr,
     },
-    store::{AddJob, Added, FinishJob, PurgeCursor, Reservation},
+    store::{AddJob, Added, FinishJob, Outcome, PurgeCursor, Reservation},
 };
 use linger::{
     job::{Job, JobState, Receipt, Timestamp},
@@ -125,13 +125,13 @@ pub fn delayed(name: &str, wait: Duration) -> AddJob {
 /// Adds one job that must be new.
 pub async fn add(store: &dyn Store, job: AddJob) -> Job {
     match add_any(store, job).await {
-        Added::Created(job) => job,
+        Ok(Added::Created(job)) => job,
         other => panic!("expected a new job, got {other:?}"),
     }
 }
 
 /// Adds one job and returns the result.
-pub async fn add_any(store: &dyn Store, job: AddJob) -> Added {
+pub async fn add_any(store: &dyn Store, job: AddJob) -> Outcome<Added> {
     one(store.add(vec![job]).await.expect("adds"))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use linger::{
     job::{Body, Due, Job, State},
-    store::{ChangeJob, Changed, JobChange, JobFilter, ListedJob, Order, SeenJob, Steps, Store, moment_of},
+    store::{ChangeJob, JobChange, JobFilter, ListedJob, Order, SeenJob, Steps, Store, moment_of},
 };
 
 use super::{
@@ -59,7 +59,7 @@ pub async fn requeue_oldest(store: &dyn Store, name: &str, limit: usize) -> usiz
     let jobs: Vec<_> =
         oldest.flat_map(|listed| change(&SeenJob::new(&listed.job), requeue.clone())).collect();
     let count = jobs.len();
-    assert_eq!(store.change(jobs, None).await.expect("answers"), vec![Changed::Done; count]);
+    assert_eq!(store.change(jobs, None).await.expect("answers"), vec![true; count]);
     count
 }
 

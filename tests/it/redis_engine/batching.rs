@@ -4,7 +4,7 @@
 use std::{future::Future, pin::Pin, time::Duration};
 
 use futures_util::{future::join_all, poll};
-use linger::store::{Added, Error, Finished, redis::Options};
+use linger::store::{Added, Error, Outcome, redis::Options};
 
 use super::{
     Process, options,
@@ -17,7 +17,7 @@ const CALLERS: usize = 6;
 /// Longest time that a call may take, on a busy machine.
 const BOUND: Duration = Duration::from_secs(30);
 
-type PendingAdd<'a> = Pin<Box<dyn Future<Output = linger::store::Result<Vec<Added>>> + Send + 'a>>;
+type PendingAdd<'a> = Pin<Box<dyn Future<Output = linger::store::Result<Vec<Outcome<Added>>>> + Send + 'a>>;
 
 async fn behind_a_proxy(retry_for: Duration) -> (Process, Proxy) {
     with(Options { retry_for, ..options() }).await
@@ -87,7 +87,7 @@ async fn each_caller_gets_the_true_outcome_of_a_shared_call_after_a_fault() {
         let added = tokio::time::timeout(BOUND, join_all(adds(&process))).await.expect("no call hangs");
         assert_eq!(proxy.disarm().0, 1, "{fault:?} happened");
         for added in added {
-            assert!(matches!(one(added.expect("adds")), Added::Created(_)), "{fault:?}");
+            assert!(matches!(one(added.expect("adds")), Ok(Added::Created(_))), "{fault:?}");
         }
         let finishes = all_are_there_once(&process, &format!("{fault:?}")).await;
         proxy.arm(1, 1, fault);
@@ -95,7 +95,7 @@ async fn each_caller_gets_the_true_outcome_of_a_shared_call_after_a_fault() {
         let finished = tokio::time::timeout(BOUND, finishing).await.expect("no call hangs");
         assert_eq!(proxy.disarm().0, 1, "{fault:?} happened");
         for finished in finished {
-            assert_eq!(one(finished.expect("finishes")), Finished::Done { topic: topic("t") }, "{fault:?}");
+            assert_eq!(one(finished.expect("finishes")), Ok(topic("t")), "{fault:?}");
         }
         assert_eq!(process.store.topic(&topic("t")).await.expect("reads"), None);
     }
@@ -114,7 +114,7 @@ async fn an_error_of_a_shared_call_reaches_each_of_its_callers() {
     }
     // The adds may have happened. A repeat shows that they did.
     for caller in 1..CALLERS {
-        assert!(matches!(add_any(process.store(), job(&name(caller))).await, Added::Replayed(_)));
+        assert!(matches!(add_any(process.store(), job(&name(caller))).await, Ok(Added::Replayed(_))));
     }
     all_are_there_once(&process, "after the repeats").await;
 }
@@ -148,14 +148,14 @@ async fn callers_that_are_cancelled_do_not_affect_the_others() {
             let added = tokio::time::timeout(BOUND, join_all(adding)).await.expect("no call hangs");
             proxy.disarm();
             for added in added {
-                assert!(matches!(one(added.expect("adds")), Added::Created(_)), "{fault:?} {cancelled}");
+                assert!(matches!(one(added.expect("adds")), Ok(Added::Created(_))), "{fault:?} {cancelled}");
             }
             // The first caller's call was in flight, and may have added the job. The others were queued: a call that
             // began after its caller had left could undo what another caller did since.
             let left = process.store.get(ALL, &id(&name(cancelled))).await.expect("gets");
             assert!(cancelled == 0 || left.is_none(), "{fault:?}: {left:?}");
             // A repeat adds the job.
-            add_any(process.store(), job(&name(cancelled))).await;
+            add_any(process.store(), job(&name(cancelled))).await.expect("is not refused");
             for jobs in all_are_there_once(&process, &format!("{fault:?} {cancelled}")).await {
                 process.store.finish(ALL, jobs).await.expect("finishes");
             }

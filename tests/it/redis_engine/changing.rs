@@ -3,7 +3,7 @@
 use linger::{
     clock::Clock,
     job::{Due, Job, JobId, State},
-    store::{AddJob, ChangeJob, Changed, JobChange, SeenJob, Steps, Store, redis::Options},
+    store::{AddJob, ChangeJob, JobChange, SeenJob, Steps, Store, redis::Options},
 };
 
 use super::{Process, Raw, options, proxy::Proxy};
@@ -53,8 +53,8 @@ async fn many_jobs_of_many_outlets_are_changed_in_order() {
         ..changes[1].clone()
     });
     let changed = store.change(changes, None).await.expect("changes");
-    assert_eq!(changed[..300], [Changed::Done; 300]);
-    assert_eq!(changed[300..], [Changed::Skipped; 301]);
+    assert_eq!(changed[..300], [true; 300]);
+    assert_eq!(changed[300..], [false; 301]);
     let now = process.clock.now();
     for (n, name) in names.iter().enumerate() {
         let job = store.get(ALL, &id(name)).await.expect("gets");
@@ -73,7 +73,7 @@ async fn a_job_that_is_named_twice_is_changed_by_the_first() {
     add(store, AddJob { due: Due::After(delay(seconds(9))), ..called("a", "https://a.example/x") }).await;
     let changes = vec![seen(store, "a", after(0)).await, seen(store, "a", JobChange::Delete).await];
     let changed = store.change(changes, None).await.expect("changes");
-    assert_eq!(changed, [Changed::Done, Changed::Skipped]);
+    assert_eq!(changed, [true, false]);
     assert_eq!(stored(store, &id("a")).await.state(), State::Ready);
 }
 
@@ -96,9 +96,9 @@ async fn what_another_process_changed_first_stays() {
     let first = vec![changes[0].clone(), seen(other.store(), "later", after(20)).await];
     reserve(other.store()).await;
     one.events.take_ready();
-    assert_eq!(other.store.change(first, None).await.expect("changes"), [Changed::Done; 2]);
+    assert_eq!(other.store.change(first, None).await.expect("changes"), [true; 2]);
     one.wait_for_ready_event("t").await;
-    assert_eq!(one.store.change(changes, None).await.expect("changes"), [Changed::Skipped; 3]);
+    assert_eq!(one.store.change(changes, None).await.expect("changes"), [false; 3]);
     let state = async |name| stored(one.store(), &id(name)).await.state();
     assert_eq!(state("dead").await, State::Ready, "requeued once");
     assert_eq!(state("ready").await, State::Reserved, "reserved meanwhile");
@@ -115,7 +115,7 @@ async fn a_broken_record_is_skipped() {
     let raw = Raw::connect(&shared().url()).await;
     let jobs = format!("{{{}:0}}:jobs", options.prefix);
     raw.send(&["HSET", &jobs, "a", "not a record"]).await;
-    assert_eq!(process.store.change(vec![change], None).await.expect("changes"), [Changed::Skipped]);
+    assert_eq!(process.store.change(vec![change], None).await.expect("changes"), [false]);
     assert_eq!(raw.send(&["HGET", &jobs, "a"]).await.as_string().expect("a text"), "not a record");
 }
 
@@ -135,7 +135,7 @@ async fn a_change_whose_reply_was_cut_off_happens_once_and_is_reported() {
         seen(store, "later", after(0)).await,
     ];
     proxy.cut_replies("victim", 2);
-    assert_eq!(store.change(changes, None).await.expect("changes"), [Changed::Done; 3]);
+    assert_eq!(store.change(changes, None).await.expect("changes"), [true; 3]);
     assert!(proxy.all_faults_happened());
     assert_eq!(stored(store, &id("dead")).await.due_at, process.clock.now().after(seconds(7)));
     assert_eq!(store.get(ALL, &id("victim")).await.expect("gets"), None);
@@ -157,7 +157,7 @@ async fn the_list_of_rescheduled_jobs_is_compacted() {
         ChangeJob { seen, change: after(9) }
     };
     let changed = store.change(names.iter().map(change).collect(), None).await.expect("changes");
-    assert_eq!(changed, [Changed::Done; 1_200]);
+    assert_eq!(changed, [true; 1_200]);
     let raw = Raw::connect(&shared().url()).await;
     let ready = format!("{{{}:0}}:ready:t", options.prefix);
     let time_limit = TimeLimit::new();

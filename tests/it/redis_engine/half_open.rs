@@ -114,7 +114,7 @@ async fn reopened_at_rest(process: &Process, proxies: &[Proxy]) {
         let half_open = proxies[0].make_half_open(discard, carries_calls);
         wait_until_closed(&half_open, name).await;
         wait_until_opened(&proxies[..1], name, carries_calls).await;
-        add_any(process.store(), job(&format!("at-rest-{name}"))).await;
+        add_any(process.store(), job(&format!("at-rest-{name}"))).await.expect("is not refused");
     }
 }
 

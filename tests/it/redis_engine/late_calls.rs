@@ -4,10 +4,7 @@
 
 use linger::{
     job::{State, TopicPause},
-    store::{
-        ChangeJob, Changed, Deleted, Error, Finished, JobChange, Patch, Patched, Requeued, SeenJob, Steps,
-        TopicUpdates, redis::Options,
-    },
+    store::{ChangeJob, Error, JobChange, Patch, Refusal, SeenJob, Steps, TopicUpdates, redis::Options},
 };
 
 use super::{
@@ -56,7 +53,7 @@ async fn a_late_delete_does_not_take_a_job_that_was_added_since() {
     pair.proxy.withhold("victim", usize::MAX);
     is_unavailable(pair.cut_off.store.delete(ALL, vec![id("victim")]).await);
     let deleted = pair.other.store.delete(ALL, vec![id("victim")]).await.expect("deletes");
-    assert!(matches!(one(deleted), Deleted::Done { .. }));
+    assert!(one(deleted).is_ok());
     add(pair.other.store(), job("victim")).await;
     pair.deliver_late_calls().await;
     assert!(
@@ -72,7 +69,7 @@ async fn a_late_add_does_not_bring_a_finished_job_back() {
     add(pair.other.store(), job("victim")).await;
     let held = reserve(pair.other.store()).await;
     let done = pair.other.store.finish(ALL, finish(&id("victim"), &held.receipt)).await.expect("finishes");
-    assert!(matches!(one(done), Finished::Done { .. }));
+    assert!(one(done).is_ok());
     pair.deliver_late_calls().await;
     assert_eq!(pair.other.store.get(ALL, &id("victim")).await.expect("gets"), None, "a finished job is back");
 }
@@ -82,7 +79,7 @@ async fn a_late_add_does_not_bring_a_deleted_job() {
     pair.proxy.withhold("victim", usize::MAX);
     is_unavailable(pair.cut_off.store.add(vec![job("victim")]).await);
     let deleted = pair.other.store.delete(ALL, vec![id("victim")]).await.expect("deletes");
-    assert_eq!(deleted, [Deleted::Gone], "a repeat of the delete finds no job");
+    assert_eq!(deleted, [Err(Refusal::Gone)], "a repeat of the delete finds no job");
     pair.deliver_late_calls().await;
     assert_eq!(pair.other.store.get(ALL, &id("victim")).await.expect("gets"), None, "a cancelled job runs");
 }
@@ -94,7 +91,7 @@ async fn a_late_patch_does_not_replace_a_later_one() {
     pair.proxy.withhold("victim", usize::MAX);
     is_unavailable(pair.cut_off.store.patch(ALL, &id("victim"), patch("1"), None).await);
     let patched = pair.other.store.patch(ALL, &id("victim"), patch("2"), None).await.expect("patches");
-    assert!(matches!(patched, Patched::Done(_)));
+    assert!(patched.is_ok());
     pair.deliver_late_calls().await;
     let stored = pair.other.store.get(ALL, &id("victim")).await.expect("gets").expect("is there");
     assert_eq!(stored.body, body("2"), "an acknowledged PATCH is undone");
@@ -107,7 +104,7 @@ async fn a_late_change_does_not_delete_a_job_that_was_added_again() {
     let delete = vec![ChangeJob { seen: SeenJob::new(&victim), change: JobChange::Delete }];
     pair.proxy.withhold("victim", usize::MAX);
     is_unavailable(pair.cut_off.store.change(delete.clone(), None).await);
-    assert_eq!(pair.other.store.change(delete, None).await.expect("changes"), [Changed::Done]);
+    assert_eq!(pair.other.store.change(delete, None).await.expect("changes"), [true]);
     assert_eq!(add(pair.other.store(), delayed("victim", seconds(60))).await, victim);
     pair.deliver_late_calls().await;
     assert_eq!(pair.other.store.get(ALL, &id("victim")).await.expect("gets"), Some(victim));
@@ -130,7 +127,7 @@ async fn late_steps_of_other_kinds_do_nothing_either() {
     is_unavailable(paused);
     let requeued =
         pair.other.store.requeue(ALL, &id("victim"), after(seconds(9)), None).await.expect("requeues");
-    assert!(matches!(requeued, Requeued::Done(_)));
+    assert!(requeued.is_ok());
     pair.other
         .store
         .change_pause(&topic("victim"), TopicPause::NONE, TopicPause::ALL)

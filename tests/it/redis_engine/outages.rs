@@ -11,7 +11,7 @@ use std::{
 use linger::{
     clock::{Clock, SystemClock},
     job::Due,
-    store::{Added, Error, Finished, Patch, Steps, Store, redis::Options},
+    store::{Added, Error, Outcome, Patch, Steps, Store, redis::Options},
 };
 
 use super::{
@@ -56,8 +56,8 @@ async fn a_primary_that_becomes_a_replica_is_unavailable_until_it_is_promoted() 
     raw.send(&["REPLICAOF", "NO", "ONE"]).await;
     until("writes again", async || store.check().await.is_ok()).await;
     let done = store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
-    assert_eq!(one(done), Finished::Done { topic: topic("t") });
-    assert!(matches!(add_any(store, job("a")).await, Added::Created(_)));
+    assert_eq!(one(done), Ok(topic("t")));
+    assert!(matches!(add_any(store, job("a")).await, Ok(Added::Created(_))));
 }
 
 /// Beside a load the time for a call ends in the middle of an attempt, which then has no answer.
@@ -88,7 +88,7 @@ async fn calls_that_wait_for_a_refused_one_have_its_reason() {
     futures_util::future::join_all(adds).await.into_iter().for_each(assert_lacks_replicas);
 }
 
-fn assert_lacks_replicas(added: linger::store::Result<Vec<Added>>) {
+fn assert_lacks_replicas(added: linger::store::Result<Vec<Outcome<Added>>>) {
     assert!(matches!(&added, Err(Error::Refused { cause, .. }) if cause.contains("NOREPLICAS")), "{added:?}");
 }
 
@@ -127,7 +127,7 @@ async fn a_server_that_loads_its_file_is_unavailable_and_then_serves() {
     .await;
     started.await.expect("is ready");
     until("serves", async || process.store.check().await.is_ok()).await;
-    assert!(matches!(add_any(process.store(), job("a")).await, Added::Replayed(_)));
+    assert!(matches!(add_any(process.store(), job("a")).await, Ok(Added::Replayed(_))));
 }
 
 async fn a_stopped_server_is_an_error_in_time_and_is_used_when_it_continues() {
@@ -144,7 +144,7 @@ async fn a_stopped_server_is_an_error_in_time_and_is_used_when_it_continues() {
     is_unavailable(promoted);
     server.resume();
     until("serves", async || store.check().await.is_ok()).await;
-    add_any(store, job("b")).await;
+    add_any(store, job("b")).await.expect("is not refused");
     let held = store.reserve(&plain("t"), &claims(3), Wait::No).await.expect("reserves");
     assert_eq!(held.len(), 2, "each job exists once");
 }

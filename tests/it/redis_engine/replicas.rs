@@ -7,7 +7,7 @@ use linger::{
     job::State,
     metrics::Metrics,
     store::{
-        AddJob, Added, Error, Movable, Store,
+        AddJob, Added, Error, Movable, Outcome, Store,
         redis::{self, Options},
     },
 };
@@ -23,12 +23,14 @@ async fn with_replicas(count: u8, wait_timeout: Duration) -> (RedisServer, Vec<R
     let replicas: Vec<_> = (0..count).map(replica).collect();
     let options = Options { wait_replicas: count, wait_timeout, ..Options::new(&primary.url()) };
     let process = Process::start(&options).await;
-    add_durably(process.store(), AddJob { topic: topic("warm"), ..delayed("warm", seconds(1)) }).await;
+    add_durably(process.store(), AddJob { topic: topic("warm"), ..delayed("warm", seconds(1)) })
+        .await
+        .expect("is not refused");
     (primary, replicas, process)
 }
 
 /// Repeats an add until every replica has it: at first a new replica acknowledges only once a second.
-async fn add_durably(store: &dyn Store, job: AddJob) -> Added {
+async fn add_durably(store: &dyn Store, job: AddJob) -> Outcome<Added> {
     let time_limit = TimeLimit::new();
     loop {
         match store.add(vec![job.clone()]).await {
@@ -56,7 +58,7 @@ async fn a_change_is_acknowledged_once_the_replica_has_it() {
 async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
     let (_primary, replicas, process) = with_replicas(1, Options::default().wait_timeout).await;
     let store = process.store();
-    add_durably(store, job("before")).await;
+    add_durably(store, job("before")).await.expect("is not refused");
     replicas[0].pause();
     let short = store.add(vec![job("a")]).await;
     assert!(matches!(short, Err(Error::NotDurable(_))), "{short:?}");
@@ -72,7 +74,7 @@ async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
         assert_eq!((job.state(), job.attempts), (State::Ready, 0), "cancelled, and no attempt counted");
     }
     replicas[0].resume();
-    assert!(matches!(add_durably(store, job("a")).await, Added::Replayed(_)));
+    assert!(matches!(add_durably(store, job("a")).await, Ok(Added::Replayed(_))));
 }
 
 #[tokio::test]
@@ -82,7 +84,7 @@ async fn one_of_two_replicas_is_too_few() {
     let short = process.store.add(vec![job("a")]).await;
     assert!(matches!(short, Err(Error::NotDurable(_))), "{short:?}");
     replicas[1].resume();
-    assert!(matches!(add_durably(process.store(), job("a")).await, Added::Replayed(_)));
+    assert!(matches!(add_durably(process.store(), job("a")).await, Ok(Added::Replayed(_))));
 }
 
 /// Where changes do not wait for replicas, the last pass of a move does, before it decides.

@@ -6,12 +6,12 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 use linger::{
     job::{
         Due, Expire, ExpiryChange, Job, JobId, OnExpiry, Reason, Receipt, RetrySchedule, SecretId,
-        SigningKey, State, Timestamp, TopicPause, TopicSettings,
+        SigningKey, State, Timestamp, Topic, TopicPause, TopicSettings,
     },
     store::{
-        AddJob, AddedSecret, ChangeJob, Deleted, FinishJob, Finished, JobChange, JobFilter, ListedJob,
-        NoticeContent, NoticeKind, Order, Patch, Release, Requeued, Reservation, Result, SeenJob, Steps,
-        Store, TopicStats, TopicUpdates,
+        AddJob, AddedSecret, ChangeJob, FinishJob, JobChange, JobFilter, ListedJob, NoticeContent,
+        NoticeKind, Order, Outcome, Patch, Release, Reservation, Result, SeenJob, Steps, Store, TopicStats,
+        TopicUpdates,
     },
 };
 
@@ -135,7 +135,9 @@ impl StepFixture {
                 let grants = ["held", "held2"].map(|part| (id(part), self.receipt(part).clone()));
                 debug_text(&store.postpone(grants.to_vec(), delay(seconds(9))).await?)
             }
-            Step::Finish => debug_text::<Vec<Finished>>(&store.finish(ALL, self.finishes(&["held"])).await?),
+            Step::Finish => {
+                debug_text::<Vec<Outcome<Topic>>>(&store.finish(ALL, self.finishes(&["held"])).await?)
+            }
             Step::FinishBatch => {
                 debug_text(&store.finish(ALL, self.finishes(&["held", "held2", "ready", "new"])).await?)
             }
@@ -153,7 +155,7 @@ impl StepFixture {
                 debug_text(&store.requeue(ALL, &id("dead"), after(seconds(9)), None).await?)
             }
             Step::RequeueNow => {
-                debug_text::<Requeued>(&store.requeue(ALL, &id("dead"), after(seconds(0)), None).await?)
+                debug_text::<Outcome<Job>>(&store.requeue(ALL, &id("dead"), after(seconds(0)), None).await?)
             }
             Step::PatchInPlace | Step::PatchNow | Step::PatchLater => debug_text(
                 &store
@@ -167,7 +169,7 @@ impl StepFixture {
             ),
             Step::Delete => {
                 let ids = ["held", "dead", "ready", "delayed", "new"].map(id).to_vec();
-                debug_text::<Vec<Deleted>>(&store.delete(ALL, ids).await?)
+                debug_text::<Vec<Outcome<Topic>>>(&store.delete(ALL, ids).await?)
             }
             Step::Change => debug_text(&store.change(self.changes(), None).await?),
             Step::Get => debug_text(&store.get(ALL, &id("held")).await?),

@@ -7,7 +7,7 @@ use linger::{
     job::State,
     metrics::Metrics,
     store::{
-        Added, Error, Store,
+        Added, Error, Outcome, Store,
         redis::{self, Credentials, Mode, Options, TimeSource},
     },
 };
@@ -27,7 +27,7 @@ async fn connect(sentinels: &Sentinels) -> Arc<dyn Store> {
 }
 
 /// Adds a job again and again until a replica acknowledges it.
-async fn add_durably(store: &dyn Store, name: &str) -> Added {
+async fn add_durably(store: &dyn Store, name: &str) -> Outcome<Added> {
     let added = async {
         loop {
             match store.add(vec![job(name)]).await {
@@ -47,7 +47,7 @@ async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
     sentinels.set_down_after(60_000);
     let store = connect(&sentinels).await;
     assert!(store.info().durability.ends_with("1 replicas"));
-    add_durably(&*store, "before").await;
+    add_durably(&*store, "before").await.expect("is not refused");
     sentinels.servers[1..].iter().for_each(|replica| replica.pause());
     for _ in 0..2 {
         let short = store.add(vec![job("a")]).await;
@@ -63,7 +63,7 @@ async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
         assert_eq!((job.state(), job.attempts), (State::Ready, 0), "the job was returned uncounted");
     }
     sentinels.servers[1..].iter().for_each(|replica| replica.resume());
-    assert!(matches!(add_durably(&*store, "a").await, Added::Replayed(_)));
+    assert!(matches!(add_durably(&*store, "a").await, Ok(Added::Replayed(_))));
     let reserved = reserve(&*store).await;
     store.finish(ALL, finish(&reserved.job.id, &reserved.receipt)).await.expect("finishes");
     store.close().await.expect("closes");

@@ -1,10 +1,13 @@
 //! Adding jobs.
 
-use super::write_txn::WriteTxn;
+use super::{
+    not_done::{Attempted, into_outcome},
+    write_txn::WriteTxn,
+};
 use crate::{
     job::{Attributes, History, Timestamp, TopicFilter},
     store::{
-        AddJob, Added, Result,
+        AddJob, Added, Outcome, Refusal, Result,
         embedded::{
             disk::disk_space::SpaceNeed,
             rows::{
@@ -16,28 +19,26 @@ use crate::{
 };
 
 /// See [`crate::store::Store::add`]. Without disk space, a repeated add is still recognised.
-pub(crate) fn add(txn: &mut WriteTxn<'_>, jobs: &[AddJob]) -> SqlResult<Result<Vec<Added>>> {
+pub(crate) fn add(txn: &mut WriteTxn<'_>, jobs: &[AddJob]) -> SqlResult<Result<Vec<Outcome<Added>>>> {
     // A refusal applies to every new job, so either all or none of them are added.
-    let added: SqlResult<Vec<Result<Added>>> = jobs.iter().map(|job| add_one(txn, job)).collect();
+    let added: SqlResult<Vec<Result<_>>> = jobs.iter().map(|job| into_outcome(add_one(txn, job))).collect();
     added.map(|added| added.into_iter().collect())
 }
 
-fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
+fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> Attempted<Added> {
     if let Some(found) = txn.find(&TopicFilter::ALL, &job.id)? {
-        let head = &found.content.head;
-        return Ok(Ok(if head.fingerprint == job.fingerprint {
-            Added::Replayed(txn.to_job(found.job_ref, &found.content))
+        let stored = txn.to_job(found.job_ref, &found.content);
+        return if found.content.head.fingerprint == job.fingerprint {
+            Ok(Added::Replayed(stored))
         } else {
-            let job = txn.to_job(found.job_ref, &found.content);
-            Added::Exists { state: job.state(), topic: job.topic, due_at: job.due_at }
-        }));
+            let (state, due_at) = (stored.state(), stored.due_at);
+            Err(Refusal::Exists { topic: stored.topic, state, due_at }.into())
+        };
     }
     if job.is_paused {
-        return Ok(Ok(Added::IntakePaused));
+        return Err(Refusal::IntakePaused.into());
     }
-    if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
-        return Ok(Err(full));
-    }
+    txn.check_space(SpaceNeed::Growth)?;
     let mut head = RecordHead {
         id: job.id.clone(),
         topic: job.topic.clone(),
@@ -59,11 +60,11 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> SqlResult<Result<Added>> {
     txn.set_due(&mut head, job.due);
     head.count_expiry();
     if txn.expires_first(&head) {
-        return Ok(Ok(Added::ExpiresFirst));
+        return Err(Refusal::ExpiresFirst.into());
     }
     let record = Record { head, body: job.body.clone() };
     let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
     let outlet = txn.memory.outlet(&record.head.outlet());
     let job_ref = txn.insert_waiting(hash, outlet, &record)?;
-    Ok(Ok(Added::Created(txn.to_job(job_ref, &record))))
+    Ok(Added::Created(txn.to_job(job_ref, &record)))
 }

@@ -1,40 +1,44 @@
 //! Steps: which operation carries out which action, and how much disk space it needs.
 
-use super::{change, hold, write_txn::WriteTxn};
+use super::{
+    change, hold,
+    not_done::{Attempted, into_outcome},
+    write_txn::WriteTxn,
+};
 use crate::store::{
-    Applied, JobChange, Result, Step, StepAction,
+    Applied, JobChange, Outcome, Refusal, Result, Step, StepAction,
     embedded::{disk::disk_space::SpaceNeed, rows::db::SqlResult},
 };
 
 /// See [`crate::store::Store::apply`]. An action that needs disk space checks by itself that there is enough before its first
 /// change. Of several steps the later ones would fail behind the changes of the first, so the most that they need is
 /// checked first; the level is the same for all of them.
-pub(crate) fn apply(txn: &mut WriteTxn<'_>, steps: &[Step]) -> SqlResult<Result<Vec<Applied>>> {
+pub(crate) fn apply(txn: &mut WriteTxn<'_>, steps: &[Step]) -> SqlResult<Result<Vec<Outcome<Applied>>>> {
     if steps.len() > 1 {
         for need in steps.iter().filter_map(|step| most_space(&step.action)) {
-            if let Some(full) = txn.space_refusal(need) {
+            if let Err(full) = txn.check_space(need) {
                 return Ok(Err(full));
             }
         }
     }
-    steps.iter().map(|step| apply_one(txn, step)).collect()
+    steps.iter().map(|step| into_outcome(apply_one(txn, step))).collect()
 }
 
-fn apply_one(txn: &mut WriteTxn<'_>, step: &Step) -> SqlResult<Result<Applied>> {
+fn apply_one(txn: &mut WriteTxn<'_>, step: &Step) -> Attempted<Applied> {
     let Step { id, scope, action, by } = step;
     let by = by.as_ref();
     match action {
         StepAction::Release(receipt, release) => hold::release(txn, scope, id, receipt, release),
-        StepAction::Touch(receipt, ttr) => hold::touch(txn, scope, id, receipt, *ttr).map(Ok),
+        StepAction::Touch(receipt, ttr) => hold::touch(txn, scope, id, receipt, *ttr),
         StepAction::Bury(receipt, reason) => hold::bury(txn, scope, id, receipt, reason),
-        StepAction::Cancel(receipt) => hold::cancel(txn, scope, id, receipt).map(Ok),
+        StepAction::Cancel(receipt) => hold::cancel(txn, scope, id, receipt),
         StepAction::Postpone(receipt, delay) => hold::postpone(txn, scope, id, receipt, *delay),
         StepAction::Requeue(requeue) => change::requeue(txn, scope, id, *requeue, by),
         StepAction::Patch(patch) => change::patch(txn, scope, id, patch, by),
-        StepAction::Delete => change::delete(txn, scope, id).map(Ok),
+        StepAction::Delete => change::delete(txn, scope, id),
         StepAction::Change { topic, state, moment, change } => {
             if !change::is_as_seen(txn, scope, id, (topic, *state, *moment))? || !change.applies_to(*state) {
-                return Ok(Ok(Applied::Skipped));
+                return Err(Refusal::NotAsSeen.into());
             }
             change::change_seen(txn, id, change, by)
         }

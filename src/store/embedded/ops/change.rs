@@ -2,11 +2,14 @@
 
 use bytes::Bytes;
 
-use super::write_txn::{FoundJob, WriteTxn};
+use super::{
+    not_done::{Attempted, NotDone},
+    write_txn::{FoundJob, WriteTxn},
+};
 use crate::{
     job::{Actor, Body, ExpiryChange, HistoryEvent, JobId, State, Timestamp, Topic, TopicFilter},
     store::{
-        Applied, JobChange, Patch, Requeue, Result,
+        Applied, JobChange, Patch, Refusal, Requeue,
         embedded::{
             disk::disk_space::SpaceNeed,
             rows::{
@@ -25,11 +28,11 @@ pub(super) fn patch(
     id: &JobId,
     patch: &Patch,
     by: Option<&Actor>,
-) -> SqlResult<Result<Applied>> {
-    let Some(found) = txn.find(scope, id)? else { return Ok(Ok(Applied::Gone)) };
+) -> Attempted<Applied> {
+    let found = txn.find(scope, id)?.ok_or(Refusal::Gone)?;
     match txn.memory.job_state(found.job_ref) {
         State::Delayed | State::Ready => {}
-        state @ (State::Reserved | State::Dead) => return Ok(Ok(Applied::Refused(state))),
+        state @ (State::Reserved | State::Dead) => return Err(Refusal::InState(state).into()),
     }
     let FoundJob { hash, job_ref, content: Record { mut head, body } } = found;
     let (retry_steps, expiry) = (head.spec.retry.steps().len(), head.spec.expiry);
@@ -42,15 +45,13 @@ pub(super) fn patch(
     if patch.due.is_some() || changes_expiry {
         head.count_expiry();
         if txn.expires_first(&head) {
-            return Ok(Ok(Applied::ExpiresFirst));
+            return Err(Refusal::ExpiresFirst.into());
         }
     }
     let grows = head.spec.retry.steps().len() > retry_steps
         || expiry.is_none() && head.spec.expiry.is_some()
         || patch.body.as_ref().is_some_and(|new| new.as_bytes().len() > body.as_bytes().len());
-    if let Some(full) = txn.space_refusal(if grows { SpaceNeed::Growth } else { SpaceNeed::Rewrite }) {
-        return Ok(Err(full));
-    }
+    txn.check_space(if grows { SpaceNeed::Growth } else { SpaceNeed::Rewrite })?;
     let record = Record { head, body: patch.body.clone().unwrap_or(body) };
     let job_ref = if patch.due.is_some() {
         txn.remove(hash, job_ref)?;
@@ -63,12 +64,12 @@ pub(super) fn patch(
         }
         job_ref
     };
-    Ok(Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record)))))
+    Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record))))
 }
 
 /// See [`StepAction::Delete`](crate::store::StepAction::Delete).
-pub(super) fn delete(txn: &mut WriteTxn<'_>, scope: &TopicFilter, id: &JobId) -> SqlResult<Applied> {
-    let Some(found) = txn.find_head(scope, id)? else { return Ok(Applied::Gone) };
+pub(super) fn delete(txn: &mut WriteTxn<'_>, scope: &TopicFilter, id: &JobId) -> Attempted<Applied> {
+    let found = txn.find_head(scope, id)?.ok_or(Refusal::Gone)?;
     txn.remove(found.hash, found.job_ref)?;
     Ok(Applied::Done { topic: found.content.topic })
 }
@@ -80,32 +81,32 @@ pub(super) fn requeue(
     id: &JobId,
     Requeue { due, expiry }: Requeue,
     by: Option<&Actor>,
-) -> SqlResult<Result<Applied>> {
-    let Some(found) = txn.find(scope, id)? else { return Ok(Ok(Applied::Gone)) };
+) -> Attempted<Applied> {
+    let found = txn.find(scope, id)?.ok_or(Refusal::Gone)?;
     match txn.memory.job_state(found.job_ref) {
         State::Dead => {}
-        state @ (State::Delayed | State::Ready | State::Reserved) => return Ok(Ok(Applied::Refused(state))),
+        state @ (State::Delayed | State::Ready | State::Reserved) => {
+            return Err(Refusal::InState(state).into());
+        }
     }
     let FoundJob { hash, job_ref, content: mut record } = found;
     if expiry == ExpiryChange::Keep && txn.has_expired(&record.head) {
-        return Ok(Ok(Applied::Expired));
+        return Err(Refusal::Expired.into());
     }
     record.head.spec.expiry = expiry.apply_to(record.head.spec.expiry);
     txn.set_due(&mut record.head, due);
     record.head.count_expiry();
     if txn.expires_first(&record.head) {
-        return Ok(Ok(Applied::ExpiresFirst));
+        return Err(Refusal::ExpiresFirst.into());
     }
-    if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
-        return Ok(Err(full));
-    }
+    txn.check_space(SpaceNeed::Growth)?;
     record.head.remember(HistoryEvent::Requeued, by, txn.wall_now());
     record.head.attempts = 0;
     record.head.reason = None;
     record.head.dead_at = None;
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_waiting(hash, job_ref.outlet, &record)?;
-    Ok(Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record)))))
+    Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record))))
 }
 
 /// Whether the job called `id` is still as a list showed it: its topic, its state and the moment of this state.
@@ -127,24 +128,17 @@ pub(super) fn change_seen(
     id: &JobId,
     change: &JobChange,
     by: Option<&Actor>,
-) -> SqlResult<Result<Applied>> {
+) -> Attempted<Applied> {
     let all = &TopicFilter::ALL;
-    let applied = match change {
-        JobChange::Delete => Ok(delete(txn, all, id)?),
-        JobChange::Requeue(change) => requeue(txn, all, id, *change, by)?,
-        JobChange::Reschedule(due) => {
-            patch(txn, all, id, &Patch { due: Some(*due), ..Patch::default() }, by)?
-        }
+    let changed = match change {
+        JobChange::Delete => delete(txn, all, id),
+        JobChange::Requeue(change) => requeue(txn, all, id, *change, by),
+        JobChange::Reschedule(due) => patch(txn, all, id, &Patch { due: Some(*due), ..Patch::default() }, by),
     };
-    Ok(applied.map(|applied| match applied {
-        Applied::Job(job) => Applied::Done { topic: job.topic },
-        Applied::Done { topic } => Applied::Done { topic },
-        // A record that cannot be read is set aside.
-        Applied::Gone
-        | Applied::Lost
-        | Applied::Refused(_)
-        | Applied::ExpiresFirst
-        | Applied::Expired
-        | Applied::Skipped => Applied::Skipped,
-    }))
+    match changed {
+        Ok(Applied::Job(job)) => Ok(Applied::Done { topic: job.topic }),
+        // So does a record that cannot be read, which was set aside.
+        Err(NotDone::Refused(_)) => Err(Refusal::NotAsSeen.into()),
+        Ok(Applied::Done { .. }) | Err(NotDone::Database(_) | NotDone::Failed(_)) => changed,
+    }
 }

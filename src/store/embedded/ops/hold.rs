@@ -1,11 +1,14 @@
 //! The operations of a worker that holds a reservation: finish, release, touch and bury; and the cancelling and
 //! postponing of reservations that no client has seen.
 
-use super::write_txn::{FoundJob, WriteTxn};
+use super::{
+    not_done::{Attempted, into_outcome},
+    write_txn::{FoundJob, WriteTxn},
+};
 use crate::{
-    job::{AttemptEnd, Delay, JobId, Reason, Receipt, State, TopicFilter, Ttr},
+    job::{AttemptEnd, Delay, JobId, Reason, Receipt, State, Topic, TopicFilter, Ttr},
     store::{
-        Applied, FinishJob, Finished, Release, Result,
+        Applied, FinishJob, Outcome, Refusal, Release, Result,
         embedded::{
             disk::disk_space::SpaceNeed,
             memory::{
@@ -25,31 +28,31 @@ pub(crate) fn finish(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     jobs: &[FinishJob],
-) -> SqlResult<Vec<Finished>> {
-    jobs.iter().map(|job| finish_one(txn, scope, job)).collect()
+) -> SqlResult<Result<Vec<Outcome<Topic>>>> {
+    jobs.iter().map(|job| into_outcome(finish_one(txn, scope, job))).collect()
 }
 
-fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> SqlResult<Finished> {
+fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> Attempted<Topic> {
     let held = job.receipt.as_ref().and_then(|receipt| find_reserved(txn, scope, &job.id, receipt));
     let (hash, job_ref) = match (held, &job.receipt) {
         (Some((hash, job_ref, _)), _) => (hash, job_ref),
         (None, receipt) => {
-            let Some(found) = txn.find_head(scope, &job.id)? else { return Ok(Finished::Gone) };
+            let found = txn.find_head(scope, &job.id)?.ok_or(Refusal::Gone)?;
             if receipt.is_some() {
-                return Ok(Finished::Lost);
+                return Err(Refusal::Lost.into());
             }
             if found.content.spec.require_receipt {
-                return Ok(Finished::ReceiptRequired);
+                return Err(Refusal::ReceiptRequired.into());
             }
             if txn.memory.job_state(found.job_ref) != State::Reserved {
-                return Ok(Finished::NotReserved);
+                return Err(Refusal::NotReserved.into());
             }
             (found.hash, found.job_ref)
         }
     };
     let topic = txn.topic_of(job_ref);
     txn.remove(hash, job_ref)?;
-    Ok(Finished::Done { topic })
+    Ok(topic)
 }
 
 /// See [`StepAction::Cancel`](crate::store::StepAction::Cancel). From memory alone.
@@ -58,8 +61,8 @@ pub(super) fn cancel(
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
-) -> SqlResult<Applied> {
-    let Some((_, job_ref, _)) = find_reserved(txn, scope, id, receipt) else { return Ok(Applied::Lost) };
+) -> Attempted<Applied> {
+    let (_, job_ref, _) = find_reserved(txn, scope, id, receipt).ok_or(Refusal::Lost)?;
     // The record's attempts do not count this one, and its key is still that of its due time.
     txn.db.delete_lease(job_ref.key)?;
     txn.change_state(job_ref, MemoryState::Ready { since: txn.now.rounded_down });
@@ -73,17 +76,15 @@ pub(super) fn postpone(
     id: &JobId,
     receipt: &Receipt,
     delay: Delay,
-) -> SqlResult<Result<Applied>> {
+) -> Attempted<Applied> {
     // The record's attempts do not count this one.
-    let Ok((found, _)) = read_reserved(txn, scope, id, receipt)? else { return Ok(Ok(Applied::Lost)) };
-    if let Some(full) = txn.space_refusal(SpaceNeed::Rewrite) {
-        return Ok(Err(full));
-    }
+    let (found, _) = read_reserved(txn, scope, id, receipt)?;
+    txn.check_space(SpaceNeed::Rewrite)?;
     let FoundJob { hash, job_ref, content: mut record } = found;
     txn.set_delay(&mut record.head, delay.as_duration());
     txn.remove(hash, job_ref)?;
     txn.insert_waiting(hash, job_ref.outlet, &record)?;
-    Ok(Ok(Applied::Done { topic: txn.topic_of(job_ref) }))
+    Ok(Applied::Done { topic: txn.topic_of(job_ref) })
 }
 
 /// See [`StepAction::Release`](crate::store::StepAction::Release). The whole job is rewritten.
@@ -93,17 +94,12 @@ pub(super) fn release(
     id: &JobId,
     receipt: &Receipt,
     release: &Release,
-) -> SqlResult<Result<Applied>> {
-    let (found, lease) = match read_reserved(txn, scope, id, receipt)? {
-        Ok(held) => held,
-        Err(not_held) => return Ok(Ok(not_held)),
-    };
-    if let Some(full) = txn.space_refusal(SpaceNeed::Rewrite) {
-        return Ok(Err(full));
-    }
+) -> Attempted<Applied> {
+    let (found, lease) = read_reserved(txn, scope, id, receipt)?;
+    txn.check_space(SpaceNeed::Rewrite)?;
     if found.content.head.spec.has_used_all_attempts(lease.attempts) {
         let end = (AttemptEnd::Released, Reason::ATTEMPTS_USED);
-        return bury_job(txn, found, &lease, release.reason.clone(), end).map(Ok);
+        return bury_job(txn, found, &lease, release.reason.clone(), end);
     }
     let FoundJob { hash, job_ref, content: mut record } = found;
     txn.remember_attempt(&mut record.head, &lease, AttemptEnd::Released, release.reason.as_ref());
@@ -116,7 +112,7 @@ pub(super) fn release(
     record.head.reason = release.reason.clone();
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_waiting(hash, job_ref.outlet, &record)?;
-    Ok(Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record)))))
+    Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record))))
 }
 
 /// See [`StepAction::Touch`](crate::store::StepAction::Touch).
@@ -126,11 +122,8 @@ pub(super) fn touch(
     id: &JobId,
     receipt: &Receipt,
     ttr: Option<Ttr>,
-) -> SqlResult<Applied> {
-    let (found, lease) = match read_reserved(txn, scope, id, receipt)? {
-        Ok(held) => held,
-        Err(not_held) => return Ok(not_held),
-    };
+) -> Attempted<Applied> {
+    let (found, lease) = read_reserved(txn, scope, id, receipt)?;
     let ttr = ttr.unwrap_or(found.content.head.spec.ttr);
     txn.set_lease(found.job_ref, Lease { deadline: txn.now.after(ttr.as_duration()), ..lease })?;
     Ok(Applied::Job(Box::new(txn.to_job(found.job_ref, &found.content))))
@@ -143,15 +136,10 @@ pub(super) fn bury(
     id: &JobId,
     receipt: &Receipt,
     reason: &Option<Reason>,
-) -> SqlResult<Result<Applied>> {
-    let (found, lease) = match read_reserved(txn, scope, id, receipt)? {
-        Ok(held) => held,
-        Err(not_held) => return Ok(Ok(not_held)),
-    };
-    if let Some(full) = txn.space_refusal(SpaceNeed::Rewrite) {
-        return Ok(Err(full));
-    }
-    bury_job(txn, found, &lease, reason.clone(), (AttemptEnd::Buried, Reason::BURIED)).map(Ok)
+) -> Attempted<Applied> {
+    let (found, lease) = read_reserved(txn, scope, id, receipt)?;
+    txn.check_space(SpaceNeed::Rewrite)?;
+    bury_job(txn, found, &lease, reason.clone(), (AttemptEnd::Buried, Reason::BURIED))
 }
 
 fn bury_job(
@@ -160,7 +148,7 @@ fn bury_job(
     lease: &Lease,
     reason: Option<Reason>,
     (end, default_reason): (AttemptEnd, &str),
-) -> SqlResult<Applied> {
+) -> Attempted<Applied> {
     let FoundJob { hash, job_ref, content: mut record } = found;
     txn.remember_attempt(&mut record.head, lease, end, reason.as_ref());
     record.head.attempts = lease.attempts;
@@ -186,22 +174,22 @@ fn find_reserved(
     })
 }
 
-/// Reads the record reserved under `receipt`; otherwise the outcome for the caller. A broken one is set aside, and so gone.
+/// Reads the record reserved under `receipt`. A broken one is set aside, and so gone.
 fn read_reserved(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
-) -> SqlResult<std::result::Result<(FoundJob<Record>, Lease), Applied>> {
+) -> Attempted<(FoundJob<Record>, Lease)> {
     let Some((hash, job_ref, lease)) = find_reserved(txn, scope, id, receipt) else {
         let exists = txn.find_head(scope, id)?.is_some();
-        return Ok(Err(if exists { Applied::Lost } else { Applied::Gone }));
+        return Err(if exists { Refusal::Lost } else { Refusal::Gone }.into());
     };
     match txn.db.read(Table::Live, job_ref.key)? {
-        Ok(content) => Ok(Ok((FoundJob { hash, job_ref, content }, lease))),
+        Ok(content) => Ok((FoundJob { hash, job_ref, content }, lease)),
         Err(why) => {
             txn.set_aside(job_ref.key, false, why)?;
-            Ok(Err(Applied::Gone))
+            Err(Refusal::Gone.into())
         }
     }
 }

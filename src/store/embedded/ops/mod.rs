@@ -2,7 +2,8 @@
 //! first change.
 //!
 //! `add.rs`, `reserve.rs` and `promote.rs` each have one operation, `apply.rs` the steps: those of a job's holder are in
-//! `hold.rs`, those that need no reservation in `change.rs`. `write_txn.rs` keeps rows and memory in step.
+//! `hold.rs`, those that need no reservation in `change.rs`. `write_txn.rs` keeps rows and memory in step, and
+//! `not_done.rs` has the ends without a change.
 //!
 //! A list (`list.rs`) reads the heads of up to a thousand jobs in one step of the writer, in the order of the keys
 //! in memory. A list of delayed or ready jobs over many outlets merges them in steps that each visit some of them
@@ -18,6 +19,7 @@ mod change;
 mod first_keys;
 mod hold;
 mod list;
+mod not_done;
 mod promote;
 mod purge;
 mod put;

@@ -31,7 +31,7 @@ fn put_one(txn: &mut WriteTxn<'_>, record: &JobRecord) -> SqlResult<Result<Put>>
         let same = record.is_of(&stored, found.content.head.fingerprint);
         return Ok(Ok(if same { Put::Exists } else { Put::Differs }));
     }
-    if let Some(full) = txn.space_refusal(SpaceNeed::Growth) {
+    if let Err(full) = txn.check_space(SpaceNeed::Growth) {
         return Ok(Err(full));
     }
     let stored = Record { head: head_of(txn, record), body: record.job.body.clone() };

@@ -99,7 +99,9 @@ pub(crate) fn update_topic(
     let Some(config) = values.config() else {
         return Ok(Err(Error::Damaged(format!("what is to be set for topic {name} cannot be read"))));
     };
-    if let Some(full) = txn.space_refusal(SpaceNeed::Growth).filter(|_| values.need_room(&stored)) {
+    if values.need_room(&stored)
+        && let Err(full) = txn.check_space(SpaceNeed::Growth)
+    {
         return Ok(Err(full));
     }
     txn.db.put_topic_values(name.as_str(), values.as_bytes())?;

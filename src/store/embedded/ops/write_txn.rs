@@ -7,7 +7,7 @@ use crate::{
     clock::Clock,
     job::{AttemptEnd, Due, DueKind, Job, JobId, Now, Outlet, Reason, Timestamp, Topic, TopicFilter},
     store::{
-        Error, TopicConfig,
+        TopicConfig,
         embedded::{
             disk::disk_space::{SpaceGauge, SpaceNeed},
             memory::{
@@ -89,9 +89,9 @@ impl WriteTxn<'_> {
         time_until(self.clock, moment)
     }
 
-    /// The error for an operation for which there is not enough disk space. Called before its first change.
-    pub fn space_refusal(&mut self, need: SpaceNeed) -> Option<Error> {
-        self.space.level().refusal(need)
+    /// Fails if there is not enough disk space for an operation. Called before its first change.
+    pub fn check_space(&mut self, need: SpaceNeed) -> crate::store::Result<()> {
+        self.space.level().refusal(need).map_or(Ok(()), Err)
     }
 
     /// The job called `id`, with its body, if it is of a topic in `scope`.

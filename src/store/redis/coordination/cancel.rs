@@ -11,7 +11,7 @@ use super::{
 use crate::{
     job::{Delay, JobId, Outlet, Receipt},
     store::{
-        Applied, Reservation, Result,
+        Applied, Outcome, Refusal, Reservation, Result,
         redis::{
             indexed::{Indexed, by_shard, in_order},
             keys::Shard,
@@ -34,8 +34,8 @@ impl Canceller {
     }
 
     /// Cancels reservations; the jobs are due again after `delay`, and ready at once if it is zero. A receipt that is no
-    /// longer valid is ignored: [`Applied::Lost`].
-    pub async fn cancel(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<Vec<Applied>> {
+    /// longer valid is ignored: [`Refusal::Lost`].
+    pub async fn cancel(&self, grants: Vec<(JobId, Receipt)>, delay: Delay) -> Result<Vec<Outcome<Applied>>> {
         let count = grants.len();
         let shards = by_shard(&self.shards.keys, grants, |(id, _)| id);
         let cancels = shards.into_iter().map(|(shard, grants)| self.cancel_on(shard, grants, delay));
@@ -59,7 +59,7 @@ impl Canceller {
         shard: Shard,
         grants: Indexed<(JobId, Receipt)>,
         delay: Delay,
-    ) -> Result<Indexed<Applied>> {
+    ) -> Result<Indexed<Outcome<Applied>>> {
         let (mut cancelled, mut left) = (Vec::with_capacity(grants.len()), grants);
         let mut outlets: BTreeSet<Outlet> = BTreeSet::new();
         for _ in 0..OUTLET_CHANGES_LIMIT {
@@ -74,10 +74,12 @@ impl Canceller {
             for (index, grant) in left {
                 match (reply.int()?, reply.optional_name::<Outlet>()?) {
                     (code::OK, Some(outlet)) => {
-                        cancelled.push((index, Applied::Done { topic: outlet.topic.clone() }));
+                        cancelled.push((index, Ok(Applied::Done { topic: outlet.topic.clone() })));
                         waiting.insert(outlet);
                     }
-                    (code::LOST, None) => cancelled.push((index, Applied::Lost)),
+                    (code, None) if code::refusal(code) == Some(Refusal::Lost) => {
+                        cancelled.push((index, Err(Refusal::Lost)));
+                    }
                     (code::MOVED, Some(outlet)) => {
                         moved.push((index, grant));
                         outlets.insert(outlet);

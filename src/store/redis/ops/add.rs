@@ -10,7 +10,7 @@ use crate::store::redis::indexed::{by_shard, in_order, join, split};
 use crate::{
     job::{History, HostNumber, Job, JobState, Outlet, State, Timestamp, Topic},
     store::{
-        AddJob, Added, Result,
+        AddJob, Added, Outcome, Refusal, Result,
         redis::{
             codec::record,
             coordination::{
@@ -38,7 +38,7 @@ impl Adder {
         Self { shards, batcher: CallBatcher::new(call, context, count) }
     }
 
-    pub async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+    pub async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Outcome<Added>>> {
         let count = jobs.len();
         let shards = by_shard(&self.shards.keys, jobs, |job| &job.id);
         let adds = shards.into_iter().map(|(shard, jobs)| async move {
@@ -58,13 +58,13 @@ struct AddCall {
 #[async_trait]
 impl BatchCall for AddCall {
     type Item = AddJob;
-    type Outcome = Added;
+    type Outcome = Outcome<Added>;
 
     fn weight(job: &AddJob) -> usize {
         job.body.as_bytes().len()
     }
 
-    async fn call(&self, shard: Shard, jobs: Vec<AddJob>, since_us: i64) -> Result<Vec<Added>> {
+    async fn call(&self, shard: Shard, jobs: Vec<AddJob>, since_us: i64) -> Result<Vec<Outcome<Added>>> {
         let hosts: Vec<Option<HostNumber>> = jobs.iter().map(|job| self.host(job)).collect();
         let outlets = distinct_outlets(&jobs, &hosts);
         let known: Vec<&Outlet> = outlets.iter().collect();
@@ -90,11 +90,15 @@ impl AddCall {
     }
 
     /// Notifies the listener of ready and due jobs, once for each outlet.
-    fn notify<'a>(&self, shard: Shard, added: impl Iterator<Item = (&'a Added, Option<HostNumber>)>) {
+    fn notify<'a>(
+        &self,
+        shard: Shard,
+        added: impl Iterator<Item = (&'a Outcome<Added>, Option<HostNumber>)>,
+    ) {
         let mut ready: Vec<(&Topic, Option<HostNumber>)> = Vec::new();
         let mut shortest_delay = None;
         for (added, host) in added {
-            let Added::Created(job) = added else { continue };
+            let Ok(Added::Created(job)) = added else { continue };
             if job.state() == State::Ready && !ready.contains(&(&job.topic, host)) {
                 ready.push((&job.topic, host));
             }
@@ -119,7 +123,7 @@ fn distinct_outlets(jobs: &[AddJob], hosts: &[Option<HostNumber>]) -> Vec<Outlet
 }
 
 /// Decodes the outcome of one add.
-fn decode_outcome(job: AddJob, reply: &Bytes) -> Result<Added> {
+fn decode_outcome(job: AddJob, reply: &Bytes) -> Result<Outcome<Added>> {
     let mut rest = reply.slice(1.min(reply.len())..);
     let moment = |rest: &mut Bytes| -> Result<Timestamp> {
         if rest.len() < 6 {
@@ -130,20 +134,20 @@ fn decode_outcome(job: AddJob, reply: &Bytes) -> Result<Added> {
     match reply.first() {
         Some(b'C') => {
             let (created_at, due_at) = (moment(&mut rest)?, moment(&mut rest)?);
-            Ok(Added::Created(created_job(job, created_at, due_at)))
+            Ok(Ok(Added::Created(created_job(job, created_at, due_at))))
         }
         Some(b'R') => {
             let job = record::decode(&job.id, &rest).ok_or_else(|| unexpected("a record"))?;
-            Ok(Added::Replayed(job))
+            Ok(Ok(Added::Replayed(job)))
         }
         Some(b'E') if !rest.is_empty() => {
             let state = record::decode_state(rest.get_u8()).ok_or_else(|| unexpected("a state"))?;
             let due_at = moment(&mut rest)?;
             let topic = std::str::from_utf8(&rest).ok().and_then(|name| Topic::parse(name).ok());
-            Ok(Added::Exists { topic: topic.ok_or_else(|| unexpected("a topic"))?, state, due_at })
+            Ok(Err(Refusal::Exists { topic: topic.ok_or_else(|| unexpected("a topic"))?, state, due_at }))
         }
-        Some(b'X') => Ok(Added::ExpiresFirst),
-        Some(b'P') => Ok(Added::IntakePaused),
+        Some(b'X') => Ok(Err(Refusal::ExpiresFirst)),
+        Some(b'P') => Ok(Err(Refusal::IntakePaused)),
         _ => Err(unexpected("the outcome of an add")),
     }
 }

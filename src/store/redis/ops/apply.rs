@@ -9,7 +9,7 @@ use super::{gone_delay::GoneDelay, read::decode_job};
 use crate::{
     job::{Actor, Delay, Expiry, ExpiryChange, Job, Outlet, Reason, Receipt, State, Timestamp, encode_steps},
     store::{
-        Applied, Patch, Result, Step, StepAction,
+        Applied, Outcome, Patch, Refusal, Result, Step, StepAction,
         redis::{
             codec::{record, scope::encode_scope},
             connection::call::ScriptCall,
@@ -39,19 +39,20 @@ pub struct StepRunner {
 
 impl StepRunner {
     /// Applies the steps in their order. Those that follow each other and can share calls do.
-    pub async fn apply(&self, steps: &[Step]) -> Result<Vec<Applied>> {
+    pub async fn apply(&self, steps: &[Step]) -> Result<Vec<Outcome<Applied>>> {
         let delay = GoneDelay::start(self.shards.context());
         let mut applied = Vec::with_capacity(steps.len());
         for run in steps.chunk_by(share_calls) {
             applied.extend(self.apply_run(run).await?);
         }
-        let is_hidden =
-            |(step, applied): (&Step, &Applied)| !step.scope.is_all() && *applied == Applied::Gone;
+        let is_hidden = |(step, applied): (&Step, &Outcome<Applied>)| {
+            !step.scope.is_all() && *applied == Err(Refusal::Gone)
+        };
         delay.finish(steps.iter().zip(&applied).any(is_hidden)).await;
         Ok(applied)
     }
 
-    async fn apply_run(&self, run: &[Step]) -> Result<Vec<Applied>> {
+    async fn apply_run(&self, run: &[Step]) -> Result<Vec<Outcome<Applied>>> {
         let Some(first) = run.first() else { return Ok(Vec::new()) };
         match &first.action {
             StepAction::Delete => self.delete(&first.scope, run).await,
@@ -88,7 +89,7 @@ impl StepRunner {
         }
     }
 
-    async fn cancel(&self, run: &[Step], delay: Delay) -> Result<Vec<Applied>> {
+    async fn cancel(&self, run: &[Step], delay: Delay) -> Result<Vec<Outcome<Applied>>> {
         let grants = run.iter().filter_map(|step| match &step.action {
             StepAction::Cancel(receipt) | StepAction::Postpone(receipt, _) => {
                 Some((step.id.clone(), receipt.clone()))
@@ -105,7 +106,7 @@ impl StepRunner {
         script: Script,
         step: &Step,
         add_args: impl Fn(ScriptCall) -> ScriptCall,
-    ) -> Result<Applied> {
+    ) -> Result<Outcome<Applied>> {
         let (shard, scope) = (self.shards.keys.shard_of(&step.id), encode_scope(&step.scope));
         let started_us = self.shards.context().now_us();
         let mut outlet: Option<Outlet> = None;
@@ -125,18 +126,14 @@ impl StepRunner {
                         self.compaction.request(shard, &outlet);
                     }
                     self.notify_changed(&job, &outlet, now);
-                    Applied::Job(Box::new(job))
+                    Ok(Applied::Job(Box::new(job)))
                 }
-                code::GONE => Applied::Gone,
-                code::LOST => Applied::Lost,
-                code::EXPIRES_FIRST => Applied::ExpiresFirst,
-                code::EXPIRED => Applied::Expired,
-                code::REFUSED => Applied::Refused(decode_state(&mut reply)?),
+                code::IN_STATE => Err(Refusal::InState(decode_state(&mut reply)?)),
                 code::MOVED => {
                     outlet = Some(reply.name()?);
                     continue;
                 }
-                _ => return Err(unexpected("the outcome of a step")),
+                code => Err(code::refusal(code).ok_or_else(|| unexpected("the outcome of a step"))?),
             });
         }
         Err(outlet_keeps_changing())

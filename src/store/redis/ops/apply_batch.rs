@@ -9,7 +9,7 @@ use super::apply::{StepRunner, expiry_arg};
 use crate::{
     job::{Actor, Due, ExpiryChange, Outlet, State, TopicFilter},
     store::{
-        Applied, JobChange, Requeue, Result, Step, StepAction,
+        Applied, JobChange, Outcome, Refusal, Requeue, Result, Step, StepAction,
         redis::{
             codec::{record::state_code, scope::encode_scope},
             connection::call::ScriptCall,
@@ -34,19 +34,19 @@ struct SharedCalls<A> {
     add_args: A,
     /// Whether the reply also has the milliseconds until each job is due, or -1.
     has_waits: bool,
-    /// The outcome for a job that is gone.
-    gone: Applied,
+    /// The refusal for a job that is gone.
+    gone: Refusal,
 }
 
 impl StepRunner {
     /// Deletes jobs of one scope.
-    pub(super) async fn delete(&self, scope: &TopicFilter, steps: &[Step]) -> Result<Vec<Applied>> {
+    pub(super) async fn delete(&self, scope: &TopicFilter, steps: &[Step]) -> Result<Vec<Outcome<Applied>>> {
         let calls = &SharedCalls {
             script: Script::Delete,
             first_arg: encode_scope(scope).into(),
             add_args: |call: ScriptCall, step: &Step| call.arg(step.id.as_str()),
             has_waits: false,
-            gone: Applied::Gone,
+            gone: Refusal::Gone,
         };
         let started_us = self.shards.context().now_us();
         let shards = by_shard(&self.shards.keys, steps.iter().collect(), |step: &&Step| &step.id);
@@ -57,13 +57,17 @@ impl StepRunner {
     }
 
     /// Changes jobs that a list showed, for one actor.
-    pub(super) async fn change_seen(&self, by: Option<&Actor>, steps: &[Step]) -> Result<Vec<Applied>> {
+    pub(super) async fn change_seen(
+        &self,
+        by: Option<&Actor>,
+        steps: &[Step],
+    ) -> Result<Vec<Outcome<Applied>>> {
         let calls = &SharedCalls {
             script: Script::Change,
             first_arg: by.map_or("", Actor::as_str).into(),
             add_args: add_seen,
             has_waits: true,
-            gone: Applied::Skipped,
+            gone: Refusal::NotAsSeen,
         };
         let started_us = self.shards.context().now_us();
         let shards = by_shard(&self.shards.keys, steps.iter().collect(), |step: &&Step| &step.id);
@@ -72,7 +76,7 @@ impl StepRunner {
             // One slice after the other: a job may be named twice, and other calls come in between.
             for slice in steps.chunks(SLICE) {
                 let (fit, unfit): (Indexed<&Step>, _) = slice.iter().partition(|(_, step)| may_apply(step));
-                applied.extend(unfit.into_iter().map(|(index, _)| (index, Applied::Skipped)));
+                applied.extend(unfit.into_iter().map(|(index, _)| (index, Err(Refusal::NotAsSeen))));
                 let outlets = fit.iter().filter_map(|(_, step)| needed_outlet(step)).collect();
                 applied.extend(self.apply_on(shard, calls, fit, outlets, started_us).await?);
             }
@@ -90,7 +94,7 @@ impl StepRunner {
         steps: Indexed<&Step>,
         mut outlets: BTreeSet<Outlet>,
         started_us: i64,
-    ) -> Result<Indexed<Applied>> {
+    ) -> Result<Indexed<Outcome<Applied>>> {
         let (mut applied, mut left) = (Vec::with_capacity(steps.len()), steps);
         for _ in 0..OUTLET_CHANGES_LIMIT {
             if left.is_empty() {
@@ -113,12 +117,14 @@ impl StepRunner {
                 match (code, outlet) {
                     (code::OK, Some(outlet)) => {
                         self.notify_waiting(shard, &outlet, wait_ms);
-                        applied.push((index, Applied::Done { topic: outlet.topic }));
+                        applied.push((index, Ok(Applied::Done { topic: outlet.topic })));
                     }
-                    (code::GONE, None) => applied.push((index, calls.gone.clone())),
                     (code::MOVED, Some(outlet)) => {
                         moved.push((index, step));
                         outlets.insert(outlet);
+                    }
+                    (code, None) if code::refusal(code) == Some(Refusal::Gone) => {
+                        applied.push((index, Err(calls.gone.clone())));
                     }
                     _ => return Err(unexpected("the outcome of a step")),
                 }

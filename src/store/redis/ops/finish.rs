@@ -9,9 +9,9 @@ use futures_util::future::try_join_all;
 
 use crate::store::redis::indexed::{by_shard, in_order, join, split};
 use crate::{
-    job::{JobId, Outlet, TopicFilter},
+    job::{JobId, Outlet, Topic, TopicFilter},
     store::{
-        FinishJob, Finished, Result,
+        FinishJob, Outcome, Result,
         redis::{
             codec::scope::encode_scope,
             coordination::{
@@ -38,7 +38,7 @@ impl Finisher {
         Self { shards, batcher: CallBatcher::new(call, context, count) }
     }
 
-    pub async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+    pub async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>> {
         let (count, scope) = (jobs.len(), &encode_scope(scope));
         let shards = by_shard(&self.shards.keys, jobs, |job| &job.id);
         let finishes = shards.into_iter().map(|(shard, jobs)| async move {
@@ -64,13 +64,18 @@ struct ScopedFinish {
 #[async_trait]
 impl BatchCall for FinishCall {
     type Item = ScopedFinish;
-    type Outcome = Finished;
+    type Outcome = Outcome<Topic>;
 
     fn weight(item: &ScopedFinish) -> usize {
         JobId::MAX_LEN + item.scope.len()
     }
 
-    async fn call(&self, shard: Shard, items: Vec<ScopedFinish>, since_us: i64) -> Result<Vec<Finished>> {
+    async fn call(
+        &self,
+        shard: Shard,
+        items: Vec<ScopedFinish>,
+        since_us: i64,
+    ) -> Result<Vec<Outcome<Topic>>> {
         let slot = self.shards.replay_slots.acquire(shard);
         // Few calls have limited callers: the others save an argument for each job.
         let limited = items.iter().any(|item| !item.scope.is_empty());
@@ -89,13 +94,10 @@ impl BatchCall for FinishCall {
 }
 
 /// Decodes the outcome of one finish.
-fn decode_outcome(code: i64, outlet: Option<Outlet>) -> Result<Finished> {
+fn decode_outcome(code: i64, outlet: Option<Outlet>) -> Result<Outcome<Topic>> {
     match (code, outlet) {
-        (code::OK, Some(outlet)) => Ok(Finished::Done { topic: outlet.topic }),
-        (code::GONE, None) => Ok(Finished::Gone),
-        (code::LOST, None) => Ok(Finished::Lost),
-        (code::NOT_RESERVED, None) => Ok(Finished::NotReserved),
-        (code::RECEIPT_REQUIRED, None) => Ok(Finished::ReceiptRequired),
-        _ => Err(unexpected("the outcome of a finish")),
+        (code::OK, Some(outlet)) => Ok(Ok(outlet.topic)),
+        (code, None) => code::refusal(code).map(Err).ok_or_else(|| unexpected("the outcome of a finish")),
+        (_, Some(_)) => Err(unexpected("the outcome of a finish")),
     }
 }

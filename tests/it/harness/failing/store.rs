@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use linger::{
     job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Topic, TopicFilter},
     store::{
-        AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
-        JobRecord, ListPosition, Notices, Order, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader,
+        AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, JobFilter, JobPage, JobRecord,
+        ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader,
         Reservation, Result, Span, Step, StepAction, Store, Timeline, TopicConfig, TopicStats, TopicStore,
         TopicUpdates, TopicValues, Updated, Verified, Wait,
     },
@@ -21,7 +21,7 @@ impl Store for FailingStore {
         self.inner.info()
     }
 
-    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Outcome<Added>>> {
         self.call("add", self.inner.add(jobs)).await
     }
 
@@ -68,11 +68,11 @@ impl Store for FailingStore {
         self.call("give_back_calls", self.inner.give_back_calls(topic, allowed, unused)).await
     }
 
-    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>> {
         self.call("finish", self.inner.finish(scope, jobs)).await
     }
 
-    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Applied>> {
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Outcome<Applied>>> {
         for step in &steps {
             match &step.action {
                 StepAction::Cancel(receipt) | StepAction::Postpone(receipt, _) => {

@@ -23,8 +23,8 @@ use linger::{
         TopicFilter,
     },
     store::{
-        AddJob, Added, Claim, FinishJob, Finished, Listener, MoveKind, NoticeKind, Reservation, Store,
-        TopicConfig, TopicStats,
+        AddJob, Added, Claim, FinishJob, Listener, MoveKind, NoticeKind, Outcome, Refusal, Reservation,
+        Store, TopicConfig, TopicStats,
     },
 };
 
@@ -227,17 +227,17 @@ impl Naive {
         entry.receipt = None;
     }
 
-    fn add_one(&self, content: &mut Content, add: AddJob) -> Added {
+    fn add_one(&self, content: &mut Content, add: AddJob) -> Outcome<Added> {
         if let Some(entry) = content.jobs.get(&add.id) {
             let job = entry.job.clone();
             return if entry.fingerprint == add.fingerprint {
-                Added::Replayed(job)
+                Ok(Added::Replayed(job))
             } else {
-                Added::Exists { state: job.state(), topic: job.topic, due_at: job.due_at }
+                Err(Refusal::Exists { state: job.state(), topic: job.topic, due_at: job.due_at })
             };
         }
         if add.is_paused {
-            return Added::IntakePaused;
+            return Err(Refusal::IntakePaused);
         }
         let now = self.clock.read();
         content.arrivals += 1;
@@ -265,25 +265,25 @@ impl Naive {
         };
         let due_at = add.due.resolve(now);
         if Self::expires_first(&mut entry.job, due_at) {
-            return Added::ExpiresFirst;
+            return Err(Refusal::ExpiresFirst);
         }
         self.wait_until(&mut entry, due_at);
         let job = entry.job.clone();
         content.jobs.insert(add.id, entry);
-        Added::Created(job)
+        Ok(Added::Created(job))
     }
 
-    fn finish_one(content: &mut Content, scope: &TopicFilter, finish: &FinishJob) -> Finished {
-        let Some(entry) = content.find(scope, &finish.id) else { return Finished::Gone };
+    fn finish_one(content: &mut Content, scope: &TopicFilter, finish: &FinishJob) -> Outcome<Topic> {
+        let entry = content.find(scope, &finish.id).ok_or(Refusal::Gone)?;
         match &finish.receipt {
-            Some(_) if finish.receipt != entry.receipt => return Finished::Lost,
-            None if entry.job.spec.require_receipt => return Finished::ReceiptRequired,
-            None if entry.job.state() != State::Reserved => return Finished::NotReserved,
+            Some(_) if finish.receipt != entry.receipt => return Err(Refusal::Lost),
+            None if entry.job.spec.require_receipt => return Err(Refusal::ReceiptRequired),
+            None if entry.job.state() != State::Reserved => return Err(Refusal::NotReserved),
             Some(_) | None => {}
         }
         let topic = entry.job.topic.clone();
         content.jobs.remove(&finish.id);
-        Finished::Done { topic }
+        Ok(topic)
     }
 
     /// Applies the change of a deadline that has passed, if there is one.

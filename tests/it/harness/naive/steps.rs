@@ -2,13 +2,13 @@
 
 use linger::{
     job::{Actor, AttemptEnd, ExpiryChange, HistoryEvent, JobId, Reason, Receipt, State, TopicFilter},
-    store::{Applied, JobChange, Patch, Release, Requeue, Step, StepAction, moment_of},
+    store::{Applied, JobChange, Outcome, Patch, Refusal, Release, Requeue, Step, StepAction, moment_of},
 };
 
 use super::{super::jobs::set_until, Content, Entry, Naive};
 
 impl Naive {
-    pub(super) fn apply_one(&self, step: Step) -> Applied {
+    pub(super) fn apply_one(&self, step: Step) -> Outcome<Applied> {
         let Step { id, scope, action, by } = &step;
         let mut content = self.content();
         match action {
@@ -20,7 +20,7 @@ impl Naive {
                 let is_still = seen
                     .is_some_and(|job| (&job.topic, job.state(), moment_of(job)) == (topic, *state, *moment));
                 if !is_still || !change.applies_to(*state) {
-                    return Applied::Skipped;
+                    return Err(Refusal::NotAsSeen);
                 }
                 let applied = match change {
                     JobChange::Delete => Self::delete_one(&mut content, scope, id),
@@ -32,10 +32,8 @@ impl Naive {
                         self.patch_one(&mut content, scope, id, &patch, by.as_ref())
                     }
                 };
-                match applied {
-                    Applied::ExpiresFirst | Applied::Expired => Applied::Skipped,
-                    _ => Applied::Done { topic: topic.clone() },
-                }
+                applied.map_err(|_| Refusal::NotAsSeen)?;
+                Ok(Applied::Done { topic: topic.clone() })
             }
             StepAction::Release(receipt, _)
             | StepAction::Touch(receipt, _)
@@ -52,10 +50,10 @@ impl Naive {
         id: &JobId,
         receipt: &Receipt,
         action: &StepAction,
-    ) -> Applied {
-        let Some(entry) = content.find(scope, id) else { return Applied::Gone };
+    ) -> Outcome<Applied> {
+        let entry = content.find(scope, id).ok_or(Refusal::Gone)?;
         if entry.receipt.as_ref() != Some(receipt) {
-            return Applied::Lost;
+            return Err(Refusal::Lost);
         }
         let now = self.clock.read();
         match action {
@@ -76,11 +74,11 @@ impl Naive {
                     _ => entry.job.due_at,
                 };
                 self.wait_until(entry, due_at);
-                return Applied::Done { topic: entry.job.topic.clone() };
+                return Ok(Applied::Done { topic: entry.job.topic.clone() });
             }
             _ => unreachable!("these actions have receipts"),
         }
-        Applied::Job(Box::new(entry.job.clone()))
+        Ok(Applied::Job(Box::new(entry.job.clone())))
     }
 
     fn release_one(&self, entry: &mut Entry, release: &Release) {
@@ -103,26 +101,26 @@ impl Naive {
         id: &JobId,
         Requeue { due, expiry }: Requeue,
         by: Option<&Actor>,
-    ) -> Applied {
-        let Some(entry) = content.find(scope, id) else { return Applied::Gone };
+    ) -> Outcome<Applied> {
+        let entry = content.find(scope, id).ok_or(Refusal::Gone)?;
         if entry.job.state() != State::Dead {
-            return Applied::Refused(entry.job.state());
+            return Err(Refusal::InState(entry.job.state()));
         }
         if expiry == ExpiryChange::Keep && self.has_expired(&entry.job) {
-            return Applied::Expired;
+            return Err(Refusal::Expired);
         }
         let due_at = due.resolve(self.clock.read());
         let mut job = entry.job.clone();
         job.spec.expiry = expiry.apply_to(job.spec.expiry);
         if Self::expires_first(&mut job, due_at) {
-            return Applied::ExpiresFirst;
+            return Err(Refusal::ExpiresFirst);
         }
         entry.job = job;
         self.remember(&mut entry.job, HistoryEvent::Requeued, by);
         entry.job.attempts = 0;
         entry.job.reason = None;
         self.wait_until(entry, due_at);
-        Applied::Job(Box::new(entry.job.clone()))
+        Ok(Applied::Job(Box::new(entry.job.clone())))
     }
 
     fn patch_one(
@@ -132,10 +130,10 @@ impl Naive {
         id: &JobId,
         patch: &Patch,
         by: Option<&Actor>,
-    ) -> Applied {
-        let Some(entry) = content.find(scope, id) else { return Applied::Gone };
+    ) -> Outcome<Applied> {
+        let entry = content.find(scope, id).ok_or(Refusal::Gone)?;
         if !matches!(entry.job.state(), State::Delayed | State::Ready) {
-            return Applied::Refused(entry.job.state());
+            return Err(Refusal::InState(entry.job.state()));
         }
         let due_at = patch.due.map(|due| due.resolve(self.clock.read()));
         let mut job = entry.job.clone();
@@ -144,7 +142,7 @@ impl Naive {
         let counts_anew = due_at.is_some() || patch.expiry != ExpiryChange::Keep;
         let due_or_present = due_at.unwrap_or(job.due_at);
         if counts_anew && Self::expires_first(&mut job, due_or_present) {
-            return Applied::ExpiresFirst;
+            return Err(Refusal::ExpiresFirst);
         }
         entry.job = job;
         if let Some(due_at) = due_at {
@@ -153,13 +151,13 @@ impl Naive {
         } else if let Some(deadline) = entry.job.next_deadline() {
             self.listener.due_in(deadline.since(self.clock.now()));
         }
-        Applied::Job(Box::new(entry.job.clone()))
+        Ok(Applied::Job(Box::new(entry.job.clone())))
     }
 
-    fn delete_one(content: &mut Content, scope: &TopicFilter, id: &JobId) -> Applied {
-        let Some(entry) = content.find(scope, id) else { return Applied::Gone };
+    fn delete_one(content: &mut Content, scope: &TopicFilter, id: &JobId) -> Outcome<Applied> {
+        let entry = content.find(scope, id).ok_or(Refusal::Gone)?;
         let topic = entry.job.topic.clone();
         content.jobs.remove(id);
-        Applied::Done { topic }
+        Ok(Applied::Done { topic })
     }
 }

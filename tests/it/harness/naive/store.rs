@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use linger::{
     job::{CallRate, HostNumber, Job, JobId, OnExpiry, Origin, Outlet, Receipt, State, Topic, TopicFilter},
     store::{
-        AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
-        JobRecord, ListPosition, Minute, Move, MoveKind, Notices, Order, Promoted, PurgeCursor, PurgeSlice,
+        AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, JobFilter, JobPage, JobRecord,
+        ListPosition, Minute, Move, MoveKind, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice,
         Put, RecordReader, Reservation, Result, Span, Step, Store, Timeline, TopicConfig, TopicStats,
         TopicStore, TopicValues, Totals, Updated, Verified, Wait,
     },
@@ -21,7 +21,7 @@ impl Store for Naive {
         EngineInfo { engine: "naive", durability: "none".to_owned(), version: "0".to_owned() }
     }
 
-    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Added>> {
+    async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Outcome<Added>>> {
         let mut content = self.content();
         Ok(jobs.into_iter().map(|job| self.add_one(&mut content, job)).collect())
     }
@@ -80,12 +80,12 @@ impl Store for Naive {
         Ok(())
     }
 
-    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Finished>> {
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>> {
         let mut content = self.content();
         Ok(jobs.iter().map(|job| Self::finish_one(&mut content, scope, job)).collect())
     }
 
-    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Applied>> {
+    async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Outcome<Applied>>> {
         Ok(steps.into_iter().map(|step| self.apply_one(step)).collect())
     }
 

@@ -36,7 +36,7 @@ fn is_used_again(what: &str, with_sentinel: bool) {
         let process = Process::start(&options).await;
         let mut dropped = Vec::new();
         for (name, packets) in [("both", DroppedPackets::Both), ("answers", DroppedPackets::Answers)] {
-            add_any(process.store(), job(&format!("before-{name}"))).await;
+            add_any(process.store(), job(&format!("before-{name}"))).await.expect("is not refused");
             let clients = Raw::connect(&server.url()).await.send(&["CLIENT", "LIST"]).await;
             let clients = clients.as_string().expect("is text");
             // The server still lists the connections that were dropped before.

@@ -303,7 +303,7 @@ async fn add_once_served(server: &dyn Store, job: AddJob) {
     loop {
         match server.add(vec![job.clone()]).await {
             Err(why @ Error::Refused { .. }) => limit.check(|| why.to_string()),
-            added => return assert!(matches!(added.as_deref(), Ok([Added::Created(_)])), "{added:?}"),
+            added => return assert!(matches!(added.as_deref(), Ok([Ok(Added::Created(_))])), "{added:?}"),
         }
         limit.pause().await;
     }
