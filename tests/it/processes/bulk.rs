@@ -76,9 +76,5 @@ async fn an_operation_of_a_killed_process_is_abandoned() {
     let abandoned = wait_for(&mut two, "long", |operation| operation["state"] != "running").await;
     assert_eq!(abandoned["state"], "abandoned");
     assert!(changed(&abandoned) < JOBS as u64 && abandoned.get("ended_at").is_none(), "{abandoned}");
-    let request = json!({
-        "id": "long", "action": "delete", "filter": {"topic": "t", "state": "delayed"}, "dry_run": false, "limit": 1,
-    });
-    let repeated = two.post("/bulk", &request).await.expect("answers");
-    assert_eq!((repeated.status, repeated.json()), (202, abandoned), "its id is taken");
+    assert_eq!(start(&mut two, "long").await.json(), abandoned, "its id is taken");
 }

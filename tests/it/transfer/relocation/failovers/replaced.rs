@@ -110,7 +110,8 @@ fn an_export_during_a_failover_has_every_job() {
 fn a_run_whose_target_fails_over_while_it_is_listed_says_so() {
     let (sentinels, prefix) = (start_sentinels(&[]), fresh_prefix());
     let (_, source, _) = standalone();
-    let setup = Setup::new(&source, &sentinels.settings(&prefix));
+    // On a busy machine the new primary may be slow for longer than a call is repeated by default.
+    let setup = Setup::new(&source, &(sentinels.settings(&prefix) + LONG_RETRY));
     let server = setup.serve(SOURCE);
     fill(&server, "job", MANY);
     assert!(server.stop().success());
