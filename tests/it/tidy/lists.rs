@@ -1,5 +1,5 @@
-//! The lists that long runs read: `tests/mutants.toml` and `tests/prove.toml`. What they name exists, which the
-//! runs themselves would notice only hours later.
+//! The lists that long runs read, `tests/mutants.toml` and `tests/prove.toml`, and the files of the walks. What they name exists,
+//! which the runs themselves would notice only hours later.
 
 use std::process::Command;
 
@@ -31,6 +31,17 @@ fn nine_of_ten_mutants_are_noticed_by_the_tests_of_a_change() {
     assert!(forms.iter().all(|form| ["plain", "all"].contains(form)), "{forms:?}");
     let only_in_all = forms.iter().filter(|form| **form == "all").count();
     assert!(only_in_all * 10 <= forms.len(), "{only_in_all} of {}", forms.len());
+}
+
+#[test]
+fn every_file_of_a_walk_exists() {
+    let page = file("docs/decisions/0032-walks.md");
+    let blocks: Vec<&str> =
+        page.split("```text\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(blocks.len(), 3, "one list for each walk");
+    for path in blocks.into_iter().flat_map(str::lines) {
+        assert!(!file(&format!("src/{path}")).is_empty(), "{path}");
+    }
 }
 
 #[test]
