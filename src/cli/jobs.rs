@@ -3,10 +3,10 @@
 use std::{io::IsTerminal, process::ExitCode, time::Duration};
 
 use clap::Args;
-use linger_client::{Due, Job, JobPatch, ReleaseRequest, Request, Timestamp};
+use linger_client::{Due, Expire, Job, JobPatch, ReleaseRequest, Request, Timestamp};
 
 use super::{
-    add::parse_moment,
+    add::{parse_expire, parse_moment},
     exit::{Exit, Failure},
     session::{ChangeArgs, ReadArgs, Session},
 };
@@ -89,19 +89,28 @@ pub(super) struct GetArgs {
 
 /// Arguments of `linger reschedule`.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("when").required(true))]
+#[command(override_usage = "linger reschedule <ID> [--delay|--at|--now] [--expire|--clear-expire]")]
+#[command(group = clap::ArgGroup::new("when"))]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
 pub(super) struct RescheduleArgs {
     /// Id of the job
     id: String,
     /// When it is due, from now
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "when")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, groups = ["when", "what"])]
     delay: Option<Duration>,
     /// When it is due, such as 2027-01-01T08:00:00+01:00
-    #[arg(long, value_name = "MOMENT", value_parser = parse_moment, group = "when")]
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment, groups = ["when", "what"])]
     at: Option<Timestamp>,
     /// It is due at once
-    #[arg(long, group = "when")]
+    #[arg(long, groups = ["when", "what"])]
     now: bool,
+    /// Another expiry: a duration after it is due, or a moment
+    #[arg(long, value_name = "DURATION|MOMENT", value_parser = parse_expire, group = "what")]
+    #[arg(conflicts_with = "clear_expire")]
+    expire: Option<Expire>,
+    /// It does not expire any more
+    #[arg(long, group = "what")]
+    clear_expire: bool,
     #[command(flatten)]
     change: ChangeArgs,
 }
@@ -175,9 +184,11 @@ pub(super) fn get(GetArgs { id, body, read }: &GetArgs) -> ExitCode {
 }
 
 /// Runs `linger reschedule`.
-pub(super) fn reschedule(RescheduleArgs { id, delay, at, now, change }: &RescheduleArgs) -> ExitCode {
+pub(super) fn reschedule(arguments: &RescheduleArgs) -> ExitCode {
+    let RescheduleArgs { id, delay, at, now, expire, clear_expire, change } = arguments;
     let delay = if *now { Some(Duration::ZERO) } else { *delay };
-    let patch = JobPatch { due: delay.map(Due::Delay).or(at.map(Due::At)), ..JobPatch::default() };
+    let due = delay.map(Due::Delay).or(at.map(Due::At));
+    let patch = JobPatch { due, expire: *expire, clear_expire: *clear_expire, ..JobPatch::default() };
     change.run("reschedule", async |session| {
         session.confirm_change(&format!("reschedule {id}"))?;
         change_job(session, id, &Request::patch(id, &patch), |_| false).await

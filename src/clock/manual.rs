@@ -9,13 +9,14 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::{Clock, PreciseTimer, micros_behind};
+use super::{Clock, ClockTrust, MAX_BEHIND_MS, PreciseTimer, micros_behind};
 use crate::job::Timestamp;
 
 /// A clock that moves only when it is advanced. Sleepers wake when it reaches their time.
 #[derive(Debug)]
 pub struct ManualClock {
     state: Mutex<ManualState>,
+    trust: ClockTrust,
 }
 
 #[derive(Debug)]
@@ -33,7 +34,7 @@ impl ManualClock {
     pub fn new(start: Timestamp) -> Arc<Self> {
         let now_us = start.as_millis() * 1_000;
         let state = ManualState { now_us, wall_ahead_ms: 0, sleepers: BTreeMap::new(), arrivals: 0 };
-        Arc::new(Self { state: Mutex::new(state) })
+        Arc::new(Self { state: Mutex::new(state), trust: ClockTrust::default() })
     }
 
     /// Advances the time and wakes every sleeper whose time has come.
@@ -53,7 +54,9 @@ impl ManualClock {
 
     /// Sets the machine's clock by `step_ms`, which may be negative.
     pub fn step_wall(&self, step_ms: i64) {
-        self.lock().wall_ahead_ms += step_ms;
+        let mut state = self.lock();
+        self.trust.moved(step_ms * 1_000, state.now_us);
+        state.wall_ahead_ms += step_ms;
     }
 
     /// Whether a task sleeps until exactly this moment, in microseconds.
@@ -75,6 +78,11 @@ impl Clock for ManualClock {
 
     fn wall_ahead_ms(&self) -> i64 {
         self.lock().wall_ahead_ms
+    }
+
+    fn is_trusted(&self) -> bool {
+        let state = self.lock();
+        state.wall_ahead_ms >= -MAX_BEHIND_MS && self.trust.is_given(state.now_us)
     }
 
     async fn sleep(&self, duration: Duration) {

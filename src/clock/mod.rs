@@ -10,6 +10,7 @@ mod manual;
 mod pause_detector;
 mod precise_timer;
 mod system;
+mod trust;
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,6 +20,7 @@ pub use manual::ManualClock;
 pub use pause_detector::PauseDetector;
 pub use precise_timer::PreciseTimer;
 pub use system::SystemClock;
+pub use trust::ClockTrust;
 
 use crate::job::{Now, Timestamp};
 
@@ -32,6 +34,10 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// By how many milliseconds the machine's clock is ahead of this one, as of the last comparison: 0 unless it was set, or
     /// this clock was [advanced](Self::advance_to_at_least).
     fn wall_ahead_ms(&self) -> i64;
+
+    /// Whether the machine's clock may decide what cannot be undone: not for an hour after it was set by over a minute
+    /// ([`ClockTrust`]), and not while it is over a minute behind this one, which was [advanced](Self::advance_to_at_least) then.
+    fn is_trusted(&self) -> bool;
 
     /// Returns once `duration` has passed on this clock, never earlier, and perhaps some milliseconds later.
     async fn sleep(&self, duration: Duration);
@@ -64,6 +70,9 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
         Now::from_micros(self.now_micros())
     }
 }
+
+/// A machine's clock that is further behind than this was wrong, or is.
+const MAX_BEHIND_MS: i64 = 60_000;
 
 /// By how many microseconds `now_us` is before `floor`; 0 if it is not.
 fn micros_behind(floor: Timestamp, now_us: i64) -> i64 {

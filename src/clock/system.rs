@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{Clock, PreciseTimer, micros_behind};
+use super::{Clock, ClockTrust, MAX_BEHIND_MS, PreciseTimer, micros_behind};
 use crate::job::Timestamp;
 
 /// Wall-clock time at start plus elapsed `CLOCK_BOOTTIME`.
@@ -22,6 +22,7 @@ pub struct SystemClock {
     offset_us: AtomicI64,
     /// By how much the wall clock is ahead of this clock, as of the last comparison.
     wall_ahead_ms: AtomicI64,
+    trust: ClockTrust,
 }
 
 /// Smaller differences between the clocks are not followed: they come from the measurement.
@@ -31,17 +32,20 @@ impl SystemClock {
     /// Starts from the wall clock.
     #[must_use]
     pub fn new() -> Self {
-        Self { offset_us: AtomicI64::new(offset_micros()), wall_ahead_ms: AtomicI64::new(0) }
+        let (offset_us, wall_ahead_ms) = (AtomicI64::new(offset_micros()), AtomicI64::new(0));
+        Self { offset_us, wall_ahead_ms, trust: ClockTrust::default() }
     }
 
     /// Compares this clock with the wall clock, and follows a difference of at least a millisecond. Returns how far the wall
     /// clock is ahead, in microseconds. It changes when the wall clock is set.
     pub fn compare_with_wall(&self) -> i64 {
         let ahead_us = offset_micros() - self.offset_us.load(Ordering::Relaxed);
-        let followed_ms = self.wall_ahead_ms.load(Ordering::Relaxed);
-        if (ahead_us - followed_ms * 1_000).abs() > LEAST_STEP_US {
+        let step_us = ahead_us - self.wall_ahead_ms.load(Ordering::Relaxed) * 1_000;
+        if step_us.abs() > LEAST_STEP_US {
+            // First, so that what follows the step is never trusted.
+            self.trust.moved(step_us, self.now_micros());
             // Rounded down, so that no moment comes early.
-            self.wall_ahead_ms.store(ahead_us.div_euclid(1_000), Ordering::Relaxed);
+            self.wall_ahead_ms.store(ahead_us.div_euclid(1_000), Ordering::Release);
         }
         ahead_us
     }
@@ -60,7 +64,11 @@ impl Clock for SystemClock {
     }
 
     fn wall_ahead_ms(&self) -> i64 {
-        self.wall_ahead_ms.load(Ordering::Relaxed)
+        self.wall_ahead_ms.load(Ordering::Acquire)
+    }
+
+    fn is_trusted(&self) -> bool {
+        self.wall_ahead_ms() >= -MAX_BEHIND_MS && self.trust.is_given(self.now_micros())
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one place that sleeps")]
@@ -129,6 +137,7 @@ mod tests {
         assert!(clock.advance_to_at_least(future) > Duration::from_secs(3_599));
         assert!(clock.now() >= future);
         assert!(clock.wall_now() < future, "the wall clock was not moved");
+        assert!(!clock.is_trusted(), "it is an hour behind the store");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     config::CallbackSettings,
-    job::{Callback, Delay, Now, Origin, Outlet},
+    job::{Callback, Delay, Now, Origin, Outlet, Timestamp},
     metrics::CallResult,
     queue::{Delivery, Reservation, TopicConfig},
 };
@@ -54,6 +54,12 @@ impl CallbackState {
         let time_left = delivery.time_left(now_us);
         if time_left < timeout {
             tracing::debug!(topic = %permit.outlet().topic, "gave back a job whose reservation would end during the call");
+            return;
+        }
+        if delivery.jobs().first().is_some_and(|Reservation { job, .. }| {
+            has_expired(job.expires_at, job.reserved_until(), time_left)
+        }) {
+            tracing::debug!(topic = %permit.outlet().topic, "gave back a job that expired while its call was prepared");
             return;
         }
         let ends_us = now_us.saturating_add(micros(time_left));
@@ -161,6 +167,12 @@ impl CallbackState {
     }
 }
 
+/// Whether a reserved job has expired by the store's clock, whose time follows from how long the reservation still lasts.
+fn has_expired(expires_at: Option<Timestamp>, until: Option<Timestamp>, time_left: Duration) -> bool {
+    let moments = expires_at.zip(until);
+    moments.is_some_and(|(expires_at, until)| expires_at <= until && until.since(expires_at) >= time_left)
+}
+
 /// How long a job waits until the name of its host can be looked up. Its call has not begun then, and there is no attempt.
 const LOOKUP_PATIENCE: Duration = Duration::from_secs(2);
 /// How long it is set aside after that, so that others of its outlet come first.
@@ -223,5 +235,30 @@ fn callback_of<'a>(
     match outlet.host {
         Some(_) => reservation.job.spec.callback.as_deref(),
         None => config.settings.callback.target.as_ref(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_has_expired_if_its_reservation_lasts_no_longer_than_from_its_expiry_to_its_end() {
+        let at = |ms| Some(Timestamp::from_millis(ms));
+        for (expires_at, time_left_ms, has_expired_by_then) in [
+            (at(7_000), 3_001, false),
+            (at(7_000), 3_000, true),
+            (at(7_000), 1, true),
+            (at(10_000), 1, false),
+            (at(11_000), 1, false),
+            (None, 1, false),
+        ] {
+            let time_left = Duration::from_millis(time_left_ms);
+            assert_eq!(
+                has_expired(expires_at, at(10_000), time_left),
+                has_expired_by_then,
+                "{expires_at:?} {time_left:?}"
+            );
+        }
     }
 }

@@ -82,7 +82,7 @@ mod views;
 
 pub use bulk::{
     BulkAction, BulkRequest, OperationState, OperationView, Progress,
-    dead_letters::{DeadCursor, DeadPage},
+    dead_letters::{ChangedDead, DeadCursor, DeadPage},
 };
 pub use callbacks::{AddedSecret, outlet_listener::OutletListener, outlets::ReservedForCalls};
 pub use ended::{EndKind, Ended};

@@ -144,8 +144,6 @@ impl Timer {
                 MoveKind::Forgotten => self.metrics.count(Event::Deleted, topic, 1),
                 MoveKind::Expired => {
                     self.metrics.count(Event::Expired, topic, 1);
-                    let end = if moved.deleted.is_some() { Event::Deleted } else { Event::Buried };
-                    self.metrics.count(end, topic, 1);
                     if let Some(id) = &moved.deleted {
                         let ended = Ended { how: EndKind::Expired, at: self.clock.wall_now(), by: None };
                         self.ended.push(id.clone(), moved.topic.clone(), ended);

@@ -118,7 +118,7 @@ pub struct EngineInfo {
 ///    TTR, that requeues the job, or in which a caller changes its due time; no other step changes it. It names who reserved the job, or
 ///    who asked for the change.
 /// 12. A job with an [expiry](crate::job::Expiry) is not reserved from that moment on. A promotion then makes it a dead letter
-///    or deletes it, and never makes it ready; until then an engine may show a ready one as delayed. A reservation keeps it
+///    or deletes it, the latter only while the clock is [trusted](crate::clock::ClockTrust), and never makes it ready; until then an engine may show a ready one as delayed. A reservation keeps it
 ///    from expiring. The moment follows from the due time that an add, a patch, a requeue or a change of a listed job sets, and
 ///    no other step moves it.
 #[async_trait]

@@ -54,21 +54,25 @@ impl ProgramWithClock {
     }
 
     fn serve_with(&self, arguments: &[&str], variables_to_add: &[(&str, &str)]) -> Server {
-        let offset = self.path("offset");
-        let text = |path: &Path| path.to_str().expect("is text").to_owned();
-        let variables = [
-            ("LD_PRELOAD", text(&self.library)),
-            ("FAKETIME_TIMESTAMP_FILE", text(&offset)),
-            ("FAKETIME_NO_CACHE", "1".to_owned()),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
-            ("NO_FAKE_STAT", "1".to_owned()),
-        ];
+        let variables = self.variables();
         let variables: Vec<(&str, &str)> = variables
             .iter()
             .map(|(name, value)| (*name, &value[..]))
             .chain(variables_to_add.iter().copied())
             .collect();
         Server::serve(arguments, &variables, self.directory.path())
+    }
+
+    /// The variables by which a program gets the clock.
+    fn variables(&self) -> [(&'static str, String); 5] {
+        let text = |path: &Path| path.to_str().expect("is text").to_owned();
+        [
+            ("LD_PRELOAD", text(&self.library)),
+            ("FAKETIME_TIMESTAMP_FILE", text(&self.path("offset"))),
+            ("FAKETIME_NO_CACHE", "1".to_owned()),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ("NO_FAKE_STAT", "1".to_owned()),
+        ]
     }
 }
 
@@ -290,6 +294,41 @@ fn a_store_far_ahead_of_the_clock_is_unready_until_the_clock_is_right_or_accepte
         let left = expires_at - SystemClock::new().now_micros() / 1_000;
         assert!(left <= most_s * 1_000, "{id} expires in {left} ms");
     }
+}
+
+/// Adds a job that is deleted when it expires, so many seconds from now by a right clock.
+fn add_expiring(server: &Server, id: &str, in_s: i64) {
+    let expires = Timestamp::from_millis(SystemClock::new().now_micros() / 1_000 + in_s * 1_000);
+    let job = format!(r#"{{"topic":"t","id":"{id}","expire":"{expires}","on_expiry":"delete"}}"#);
+    let response = server.call("POST", "/jobs", &job);
+    assert_eq!(response.status, 201, "{response:?}");
+}
+
+/// Waits until a job is gone, or a dead letter.
+fn wait_for_expiry(server: &Server, id: &str) -> Option<Value> {
+    let time_limit = TimeLimit::new();
+    loop {
+        let response = server.call("GET", &format!("/jobs/{id}"), "");
+        match response.status {
+            404 => return None,
+            _ if response.json()["state"] == "dead" => return Some(response.json()),
+            _ => time_limit.check(|| format!("{response:?}")),
+        }
+        time_limit.pause_thread();
+    }
+}
+
+/// With the default settings. The clock of Redis: `redis_engine/expiring.rs`.
+#[test]
+fn a_clock_that_is_set_by_mistake_deletes_no_job_that_expires_by_it() {
+    let program = ProgramWithClock::new();
+    let server = program.serve();
+    add_expiring(&server, "later", HOUR);
+    add_expiring(&server, "soon", 1);
+    assert_eq!(wait_for_expiry(&server, "soon"), None, "the clock is trusted");
+    program.set_clock(2 * HOUR);
+    let kept = wait_for_expiry(&server, "later").expect("it must not be deleted");
+    assert_eq!(kept["reason"], "expired");
 }
 
 /// Only Redis's clock counts. A process whose clock is hours ahead neither delivers the other's jobs early nor ends their

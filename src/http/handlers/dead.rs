@@ -53,8 +53,7 @@ pub async fn requeue(
     body: OptionalJsonBody,
 ) -> HandlerResult {
     let limit = body.parse(&app, |body, _| requests::requeue_dead(body)).await?;
-    let requeued = app.queue.requeue_dead(&topic, limit, by.as_ref()).await?;
-    Ok(responses::count("requeued", requeued as u64))
+    Ok(responses::requeued(app.queue.requeue_dead(&topic, limit, by.as_ref()).await?))
 }
 
 pub async fn delete(

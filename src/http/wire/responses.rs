@@ -14,7 +14,7 @@ use crate::http::{
 use crate::{
     job::{Job, JobId, RetrySchedule, Topic, TopicSettings, format_seconds},
     push::EndpointFigures,
-    queue::{AddOutcome, Reservation, Span, Timeline, TimelineView, TopicView},
+    queue::{AddOutcome, ChangedDead, Reservation, Span, Timeline, TimelineView, TopicView},
 };
 
 /// Marks the response to an add that repeats an earlier one.
@@ -222,6 +222,14 @@ fn write_endpoint(endpoint: &EndpointFigures, out: &mut Vec<u8>) {
 /// A count, such as `{"deleted":3}`.
 pub fn count(name: &'static str, count: u64) -> Response {
     json::object_response(|object| object.number(name, count))
+}
+
+/// How many dead letters were requeued.
+pub fn requeued(ChangedDead { changed, skipped }: ChangedDead) -> Response {
+    json::object_response(|object| {
+        object.number("requeued", changed as u64);
+        object.number("skipped", skipped);
+    })
 }
 
 /// The result of one item of a batch.

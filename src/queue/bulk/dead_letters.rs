@@ -35,6 +35,15 @@ pub struct DeadPage {
     pub next: Option<DeadCursor>,
 }
 
+/// How many dead letters were changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ChangedDead {
+    /// Those that were changed.
+    pub changed: usize,
+    /// Those that were not, because they changed meanwhile, or because their expiry has passed.
+    pub skipped: u64,
+}
+
 /// What to do with dead letters, and who asked for it.
 struct DeadChange<'a> {
     change: JobChange,
@@ -107,11 +116,12 @@ impl Queue {
         Ok(jobs)
     }
 
-    /// Requeues up to `limit` of the dead letters that exist when it begins, oldest first, and returns how many.
+    /// Requeues up to `limit` of the dead letters that exist when it begins, oldest first. Those whose expiry has passed are
+    /// skipped.
     ///
     /// # Errors
     /// The store's; jobs requeued until then stay requeued.
-    pub async fn requeue_dead(&self, topic: &Topic, limit: usize, by: Option<&Actor>) -> Result<usize> {
+    pub async fn requeue_dead(&self, topic: &Topic, limit: usize, by: Option<&Actor>) -> Result<ChangedDead> {
         let requeue =
             DeadChange { change: JobChange::Requeue(Requeue::default()), event: Event::Requeued, by };
         self.change_oldest_dead(topic, limit, &requeue).await
@@ -123,7 +133,7 @@ impl Queue {
     /// The store's; jobs deleted until then stay deleted.
     pub async fn delete_dead(&self, topic: &Topic, by: Option<&Actor>) -> Result<usize> {
         let delete = DeadChange { change: JobChange::Delete, event: Event::Deleted, by };
-        self.change_oldest_dead(topic, usize::MAX, &delete).await
+        Ok(self.change_oldest_dead(topic, usize::MAX, &delete).await?.changed)
     }
 
     /// Changes up to `limit` dead letters, oldest first, and examines as many as there are when it begins. One that moves
@@ -133,20 +143,22 @@ impl Queue {
         topic: &Topic,
         limit: usize,
         change: &DeadChange<'_>,
-    ) -> Result<usize> {
-        let Some(stats) = self.store.topic(topic).await? else { return Ok(0) };
-        let (mut left, mut changed, mut after) = (stats.dead, 0, None);
-        while left > 0 && changed < limit {
-            let most = SLICE.min(usize::try_from(left).unwrap_or(SLICE)).min(limit - changed);
+    ) -> Result<ChangedDead> {
+        let mut result = ChangedDead::default();
+        let Some(stats) = self.store.topic(topic).await? else { return Ok(result) };
+        let (mut left, mut after) = (stats.dead, None);
+        while left > 0 && result.changed < limit {
+            let most = SLICE.min(usize::try_from(left).unwrap_or(SLICE)).min(limit - result.changed);
             let slice = self.change_dead(topic, after.as_ref(), most, change).await?;
             left = left.saturating_sub(slice.examined);
-            changed += slice.changed;
+            result.changed += slice.changed;
+            result.skipped += slice.examined - slice.changed as u64;
             after = slice.next;
             if after.is_none() {
                 break;
             }
         }
-        Ok(changed)
+        Ok(result)
     }
 
     /// Changes up to `most` dead letters after `after`.

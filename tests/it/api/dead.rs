@@ -181,7 +181,7 @@ async fn bulk_steps_change_more_than_one_slice(engine: Engine) {
     let ids: Vec<String> = (0..230).map(|n| format!("{n:03}")).collect();
     die_together(&api, &ids).await;
     let some = api.send("POST", "/topics/t/dead/requeue", r#"{"limit":101}"#).await.expect(200);
-    assert_eq!(some.body, "{\"requeued\":101}\n");
+    assert_eq!(some.body, "{\"requeued\":101,\"skipped\":0}\n");
     assert_eq!(listed(&api, "/topics/t/dead?limit=100").await, ids[101..201]);
     assert_eq!(api.delete("/topics/t/dead").await.expect(200).body, "{\"deleted\":129}\n");
     let counts = &api.get("/topics/t").await.json()["counts"];
@@ -205,7 +205,7 @@ async fn a_bulk_requeue_leaves_those_that_die_again(engine: Engine) {
     api.clock.advance(seconds(1));
     let again = text(&api.bury("t").await["id"]).to_owned();
     second.release();
-    assert_eq!(requeue.await.expect("is answered"), "{\"requeued\":150}\n");
+    assert_eq!(requeue.await.expect("is answered"), "{\"requeued\":150,\"skipped\":0}\n");
     assert_eq!(listed(&api, "/topics/t/dead").await, [again]);
 }
 
@@ -248,9 +248,9 @@ async fn a_bulk_requeue_moves_the_oldest_up_to_its_limit(engine: Engine) {
     let api = Api::new(engine).await;
     add_dead_letters(&api, 3).await;
     let some = api.send("POST", "/topics/t/dead/requeue", r#"{"limit":2}"#).await.expect(200);
-    assert_eq!(some.body, "{\"requeued\":2}\n");
+    assert_eq!(some.body, "{\"requeued\":2,\"skipped\":0}\n");
     assert_eq!(listed(&api, "/topics/t/dead").await, ["3"]);
-    assert_eq!(api.post("/topics/t/dead/requeue").await.expect(200).body, "{\"requeued\":1}\n");
+    assert_eq!(api.post("/topics/t/dead/requeue").await.expect(200).body, "{\"requeued\":1,\"skipped\":0}\n");
     assert_eq!(api.get("/topics/t").await.json()["counts"]["ready"], 3);
     let again = api.pop("t").await;
     assert_eq!((&again["attempt"], again.get("reason")), (&json!(1), None));

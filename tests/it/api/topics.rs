@@ -48,7 +48,7 @@ async fn an_unknown_topic_is_not_found(engine: Engine) {
     assert_eq!(api.get("/topics/t/dead").await.expect(200).body, "{\"jobs\":[]}\n");
     assert_eq!(api.delete("/topics/t/dead").await.expect(200).body, "{\"deleted\":0}\n");
     assert_eq!(api.delete("/topics/t?confirm=t").await.expect(200).body, "{\"deleted\":0}\n");
-    assert_eq!(api.post("/topics/t/dead/requeue").await.expect(200).body, "{\"requeued\":0}\n");
+    assert_eq!(api.post("/topics/t/dead/requeue").await.expect(200).body, "{\"requeued\":0,\"skipped\":0}\n");
 }
 
 async fn settings_are_replaced_as_a_whole_and_can_be_read_back(engine: Engine) {

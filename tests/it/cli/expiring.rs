@@ -52,6 +52,26 @@ fn a_job_that_is_deleted_at_its_expiry_is_told_so() {
 }
 
 #[test]
+fn a_job_gets_another_expiry_with_or_without_another_due_time() {
+    let cli = Cli::start();
+    cli.succeed(&["add", "mail", "--id", "a", "--at", "2100-01-01T00:00:00Z"]);
+    let expires_at = |arguments: &[&str]| {
+        cli.succeed(&[&["reschedule", "a"], arguments].concat());
+        cli.job("a").expect("is there")["expires_at"].clone()
+    };
+    assert_eq!(expires_at(&["--expire", "5m"]), "2100-01-01T00:05:00.000Z");
+    assert_eq!(expires_at(&["--at", "2100-01-01T01:00:00Z"]), "2100-01-01T01:05:00.000Z");
+    assert_eq!(expires_at(&["--at", "2100-01-01T02:00:00Z", "--expire", "1m"]), "2100-01-01T02:01:00.000Z");
+    assert!(expires_at(&["--clear-expire"]).is_null());
+    for wrong in [&["reschedule", "a"][..], &["reschedule", "a", "--expire", "5m", "--clear-expire"]] {
+        assert_eq!(cli.run(wrong).code, Some(2), "{wrong:?}");
+    }
+    let early = cli.run(&["reschedule", "a", "--expire", "2099-01-01T00:00:00Z"]);
+    assert_eq!(early.code, Some(2), "{early:?}");
+    assert!(cli.server.stop().success());
+}
+
+#[test]
 fn a_topic_gives_its_jobs_an_expiry_until_it_is_unset() {
     let cli = Cli::start();
     let topic = cli.succeed(&["topic", "set", "mail", "--expire", "5m", "--on-expiry", "delete", "--text"]);

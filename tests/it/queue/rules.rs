@@ -109,7 +109,7 @@ async fn bulk_steps_go_through_all_slices() {
     accepted_ids(fixture.queue.pop(Pop { max: 200, ..pop(NOW) }).await.expect("answers"));
     fixture.clock.advance(seconds(60));
     fixture.queue.promote_due().await.expect("promotes");
-    assert_eq!(fixture.queue.requeue_dead(&name, 501, None).await.expect("requeues"), 501);
+    assert_eq!(fixture.queue.requeue_dead(&name, 501, None).await.expect("requeues").changed, 501);
     assert_eq!(fixture.queue.delete_dead(&name, None).await.expect("deletes"), 699);
     assert_eq!(fixture.queue.purge(&name).await.expect("purges"), 501);
     assert_eq!(fixture.queue.topic(&name).await, Err(Error::TopicNotFound));

@@ -5,7 +5,7 @@ use linger::{
     store::{AddJob, Store, redis::Options},
 };
 
-use super::{Process, Raw, options, permissions::contents};
+use super::{Process, Raw, options, permissions::contents, proxy::Proxy};
 use crate::harness::{
     jobs::*,
     redis::{RedisServer, shared},
@@ -54,6 +54,29 @@ async fn a_mass_expiry_does_not_delay_due_jobs() {
     assert!(count(store, "t", State::Dead).await < 300);
     promote(store).await;
     assert_eq!(count(store, "t", State::Dead).await, 300);
+}
+
+/// The clock of Redis is seen two hours behind at first, so that it is ahead of what the process expects once it is seen as it
+/// is.
+#[tokio::test]
+async fn a_clock_of_redis_that_was_set_deletes_nothing() {
+    for is_set in [false, true] {
+        let proxy = Proxy::start(shared().port).await;
+        let process = Process::start(&Options { mode: proxy.mode(), shards: Some(1), ..options() }).await;
+        proxy.step_clock(if is_set { -7_200 } else { 0 });
+        promote(process.store()).await;
+        proxy.step_clock(0);
+        for name in ["at-once", "later"] {
+            let expiry = Expiry { expire: Expire::After(delay(seconds(5))), on_expiry: OnExpiry::Delete };
+            let spec = JobSpec { expiry: Some(expiry), ..JobSpec::default() };
+            add(process.store(), AddJob { spec, ..job(name) }).await;
+            process.clock.advance(seconds(5));
+            promote(process.store()).await;
+            let job = process.store.get(ALL, &id(name)).await.expect("answers");
+            let state = job.map(|job| job.state());
+            assert_eq!(state, is_set.then_some(State::Dead), "{name}, the clock was set: {is_set}");
+        }
+    }
 }
 
 /// A pop that meets an expired job writes to more keys than others do.

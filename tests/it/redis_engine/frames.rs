@@ -29,9 +29,16 @@ pub fn take_frame(bytes: &mut Vec<u8>) -> Option<Vec<u8>> {
     Some(bytes.drain(..len).collect())
 }
 
-/// Adds `seconds` to a reply that begins with the seconds of a clock, as that of `TIME` does. Returns other replies
-/// unchanged.
+/// Adds `seconds` to a reply that begins with the seconds of a clock, as that of `TIME` does, or has the microseconds of one,
+/// as that of a promotion does. Returns other replies unchanged.
 pub fn shift_clock(reply: Vec<u8>, seconds: i64) -> Vec<u8> {
+    let shifted_micros = || {
+        let is_number = |end: &[u8]| end.starts_with(b"\r\n:") && end[3..].iter().all(u8::is_ascii_digit);
+        let at = reply.windows(19).position(|end| is_number(end) && !end[3..].starts_with(b"0"))? + 3;
+        let clock: i64 = std::str::from_utf8(&reply[at..at + 16]).ok()?.parse().ok()?;
+        let shifted = (clock + seconds * 1_000_000).to_string();
+        Some([&reply[..at], shifted.as_bytes(), &reply[at + 16..]].concat())
+    };
     let shifted = || {
         // The number of elements and the length of the first one come before the seconds.
         let at = reply.windows(7).position(|end| end == b"\r\n$10\r\n")? + 7;
@@ -40,7 +47,7 @@ pub fn shift_clock(reply: Vec<u8>, seconds: i64) -> Vec<u8> {
         let begins = head.starts_with(b"*") && head.len() <= 11;
         begins.then(|| [head, (clock + seconds).to_string().as_bytes(), rest].concat())
     };
-    shifted().unwrap_or(reply)
+    shifted().or_else(shifted_micros).unwrap_or(reply)
 }
 
 /// The reply with a cursor of another server, if it has the cursor of a scan: 40 digits that name the server, and a colon

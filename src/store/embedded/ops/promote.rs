@@ -75,7 +75,8 @@ fn expire(txn: &mut WriteTxn<'_>, kind: DueKind, budget: &mut usize, moves: &mut
     Ok(())
 }
 
-/// Makes a job a dead letter, or deletes it if it has asked for that. None if it is broken and set aside.
+/// Makes a job a dead letter, or deletes it if it has asked for that and the clock is trusted. None if it is broken and set
+/// aside.
 fn expire_one(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<Move>> {
     let Some(mut record) = read(txn, job_ref)? else { return Ok(None) };
     let (id, topic) = (record.head.id.clone(), record.head.topic.clone());
@@ -84,7 +85,9 @@ fn expire_one(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<Move>
     });
     let hash = txn.memory.job_index().hash(id.as_str().as_bytes());
     txn.remove(hash, job_ref)?;
-    if record.head.spec.expiry.is_some_and(|expiry| expiry.on_expiry == OnExpiry::Delete) {
+    let asks_to_be_deleted =
+        record.head.spec.expiry.is_some_and(|expiry| expiry.on_expiry == OnExpiry::Delete);
+    if asks_to_be_deleted && txn.clock.is_trusted() {
         return Ok(Some(Move { topic, kind: MoveKind::Expired, late, deleted: Some(id) }));
     }
     record.head.reason = Reason::new(Reason::EXPIRED);

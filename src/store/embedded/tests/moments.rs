@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::fixture::*;
 use crate::{
     clock::ManualClock,
-    job::{Due, Job, Reason, State, Timestamp},
+    job::{Delay, Due, Expire, Expiry, Job, JobSpec, OnExpiry, Reason, State, Timestamp},
     store::{
         AddJob, Degraded, JobFilter, Minute, Order, Patch, Put, Release, Span, Steps, Store,
         embedded::{AcceptedClock, EmbeddedStore, accept_clock},
@@ -67,6 +67,35 @@ async fn a_clock_set_back_postpones_moments_and_no_delay() {
     assert_eq!(ready(&store).await, ["delay"]);
     fixture.clock.advance(Duration::from_millis(1));
     assert_eq!(ready(&store).await, ["delay", "moment"]);
+}
+
+/// Whether a job that is deleted when it expires is kept as a dead letter: one that expires by the machine's clock in an hour
+/// and a half, and one that expires when it has been there as long. Tries the clock set by `step_ms`, and then `later`.
+async fn is_kept(step_ms: i64, later: Duration) -> (bool, bool) {
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
+    let expiring = |name: &str, expire| {
+        let expiry = Some(Expiry { expire, on_expiry: OnExpiry::Delete });
+        AddJob { spec: JobSpec { expiry, ..JobSpec::default() }, ..job(name) }
+    };
+    let elapsed = Expire::After(Delay::new(90 * MINUTE).expect("valid"));
+    add(&store, [expiring("moment", Expire::At(minutes(90))), expiring("elapsed", elapsed)]).await;
+    fixture.clock.step_wall(step_ms);
+    fixture.clock.advance(later);
+    store.promote(100).await.expect("promotes");
+    let state = async |name| store.get(ALL, &id(name)).await.expect("reads").map(|job| job.state());
+    let (moment, elapsed) = (state("moment").await, state("elapsed").await);
+    assert!(moment != Some(State::Ready) || step_ms < 0, "it has expired");
+    (moment == Some(State::Dead), elapsed == Some(State::Dead))
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_deletes_nothing_for_an_hour() {
+    assert_eq!(is_kept(2 * HOUR_MS, Duration::ZERO).await, (true, false), "the other one has not expired");
+    assert_eq!(is_kept(40 * 60_000, 59 * MINUTE).await, (true, false));
+    assert_eq!(is_kept(40 * 60_000, 60 * MINUTE).await, (false, false), "it is trusted again");
+    assert_eq!(is_kept(60_000, 89 * MINUTE).await, (false, false), "the clock was corrected");
+    assert_eq!(is_kept(-HOUR_MS, 90 * MINUTE).await, (false, true), "the clock is behind the store");
 }
 
 #[tokio::test]

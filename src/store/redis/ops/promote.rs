@@ -11,7 +11,7 @@ use std::{
 
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-use super::promotions::Promotions;
+use super::{promotions::Promotions, server_clocks::ServerClocks};
 use crate::{
     clock::Clock,
     job::Outlet,
@@ -58,6 +58,7 @@ pub struct Promoter {
     compaction: Arc<Compaction>,
     recent_outlets: RecentOutlets,
     promotions: Promotions,
+    clocks: ServerClocks,
     /// Counts calls, so that the shards of a group take turns in being first.
     calls: AtomicUsize,
 }
@@ -71,6 +72,7 @@ impl Promoter {
             compaction,
             recent_outlets,
             promotions,
+            clocks: ServerClocks::default(),
             calls: AtomicUsize::new(0),
         })
     }
@@ -200,13 +202,15 @@ impl Promoter {
         outlets_limit: usize,
     ) -> Result<(Promoted, Vec<Outlet>)> {
         let outlets: Vec<&Outlet> = known.iter().collect();
-        let retention = self.shards.context().options.dead_retention;
+        let context = self.shards.context();
+        let retention = context.options.dead_retention;
         let mut call = self
             .shards
             .change_group(Script::Promote, group, None, &outlets)
             .arg(i64::try_from(share.min(SLICE)).expect("a slice fits an i64"))
             .arg(i64::try_from(outlets_limit).expect("a few outlets fit an i64"))
-            .optional_arg(retention.map(millis_arg));
+            .optional_arg(retention.map(millis_arg))
+            .optional_arg(self.clocks.latest(group, context.now_us()));
         for shard in group {
             call = call.arg(self.shards.origin(*shard));
         }
@@ -215,6 +219,7 @@ impl Promoter {
         let mut promoted = Promoted { next_in, more: reply.int()? == 1, ..Promoted::default() };
         let mut unknown = reply.list()?;
         let unknown = (0..unknown.len()).map(|_| unknown.name()).collect::<Result<Vec<Outlet>>>()?;
+        self.clocks.saw(group, reply.int()?, context.now_us());
         for shard in group {
             self.handle_moves(*shard, reply.list()?, &mut promoted)?;
         }

@@ -2,13 +2,15 @@
 -- Promotes the due jobs of every shard of a group. A second run continues where the first ended.
 --
 -- KEYS      per shard those of `shard_keys.lua`
--- ARGV[A..] most jobs, most unknown outlets, retention of dead letters in ms or '',
---           per shard its origin
+-- ARGV[A..] most jobs, most unknown outlets, retention of dead letters in ms or '', the latest microseconds that a trusted
+--           clock may show or '', per shard its origin
 -- Reply     { microseconds until the next due job, or -1; 1 when more may be due; outlets of due jobs whose keys
---             are needed; per shard a list: set aside,
+--             are needed; microseconds of this server's clock; per shard a list: set aside,
 --             per move: outlet, 1 ready 2 timed out 3 died 4 deleted 5 expired 6 expired and deleted, 1 when it is ready now,
 --             ms late, and after 6 the id; or outlet, 0 when its list should be compacted, 0, 0 }
 local room, unknown_limit, retention = tonumber(ARGV[A]), tonumber(ARGV[A + 1]), tonumber(ARGV[A + 2])
+-- A clock that was set a moment ago deletes nothing.
+local is_trusted = SERVER_MICROS <= (tonumber(ARGV[A + 3]) or math.huge)
 local more, soonest, unknown, moves, has_outlets = 0, nil, {}, nil, false
 -- The outlets whose ready jobs expired.
 local left_ready = {}
@@ -18,7 +20,7 @@ local function select_shard(n)
   at, has_outlets = (n - 1) * (SHARD_KEYS + 2 * known), false
   JOBS, COUNTS, REPLAY_SLOTS, BROKEN, TIMELINE = KEYS[at + 1], KEYS[at + 2], KEYS[at + 3], KEYS[at + 4], KEYS[at + 5]
   -- written: the keys of the indexes behind `at`
-  ORIGIN, set_aside_count, moves, left_ready = ARGV[A + 2 + n], 0, { 0 }, {}
+  ORIGIN, set_aside_count, moves, left_ready = ARGV[A + 3 + n], 0, { 0 }, {}
 end
 
 -- Selects the outlets' keys of the same shard, once a job is due there.
@@ -49,12 +51,12 @@ local function time_out(id, job)
   end
 end
 
--- Makes a job that has expired a dead letter, or deletes it if it has asked for that.
+-- Makes a job that has expired a dead letter, or deletes it if it has asked for that and the clock is trusted.
 local function expire(id, job)
   local late, outlet = NOW - job.expires, job.outlet
   if job.state == READY then left_ready[outlet] = true end
   local flags = byte(job.others, value_at(job.others, 1, #job.others + 1, EXPIRY))
-  if flags % 2 == 1 then
+  if flags % 2 == 1 and is_trusted then
     remove_job(id, job)
     moved(outlet, 6, 0, late)
     moves[#moves + 1] = id
@@ -155,8 +157,8 @@ local function promote_from(index, until_ms, later)
   if first[2] then soonest = math.min(soonest or math.huge, tonumber(first[2]) + later) end
 end
 
-local reply = { -1, 0, unknown }
-for n = 1, #ARGV - A - 2 do
+local reply = { -1, 0, unknown, SERVER_MICROS }
+for n = 1, #ARGV - A - 3 do
   select_shard(n)
   -- A move closes one shard after the other.
   if not refuse_fenced(call('HGET', COUNTS, '!'), ORIGIN) then
@@ -176,7 +178,7 @@ for n = 1, #ARGV - A - 2 do
     end
   end
   moves[1] = set_aside_count
-  reply[3 + n] = moves
+  reply[4 + n] = moves
 end
 if soonest then reply[1] = math.max(soonest * 1000 - MICROS, 0) end
 if room == 0 then more = 1 end
