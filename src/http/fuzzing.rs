@@ -13,6 +13,7 @@ use super::{
     edge::{HttpOptions, RequiredScope, RouteSpec, check_browser},
     errors::Problem,
     wire::{
+        batches,
         parameters::{Query, decode_cursor, encode_cursor},
         requests, values,
     },
@@ -27,10 +28,10 @@ use crate::{
 pub fn fuzz_bodies(data: &[u8]) {
     let Some((call, body)) = data.split_first() else { return };
     let (body, limits) = (Bytes::copy_from_slice(body), Limits::default());
-    match call % 14 {
+    match call % 17 {
         0 => check_result(requests::new_job(&body, &limits), |job| check_job(&job)),
         1 => check_result(requests::patch(&body, &limits), |patch| patch.body.iter().for_each(check_body)),
-        2 => check_result(requests::new_jobs(&body, &limits), |items| {
+        2 => check_result(batches::new_jobs(&body, &limits), |items| {
             assert!(items.len() <= limits.max_batch);
             items.into_iter().for_each(|item| check_result(item.parsed, |job| check_job(&job)));
         }),
@@ -46,10 +47,19 @@ pub fn fuzz_bodies(data: &[u8]) {
             assert!((1..=Limits::MAX_POP_TOPICS).contains(&pop.topics.len()));
         }),
         11 => check_result(requests::finish(&body, None), |_| ()),
-        12 => check_result(requests::finish_jobs(&body, &limits), |items| {
+        12 => check_result(batches::finish_jobs(&body, &limits), |items| {
             items.into_iter().for_each(|item| check_result(item.parsed, |_| ()));
         }),
-        _ => check_result(requests::delete_jobs(&body, &limits), |items| {
+        13 => check_result(batches::release_jobs(&body, &limits), |items| {
+            items.into_iter().for_each(|item| check_result(item.parsed, |_| ()));
+        }),
+        14 => check_result(batches::touch_jobs(&body, &limits), |items| {
+            items.into_iter().for_each(|item| check_result(item.parsed, |_| ()));
+        }),
+        15 => check_result(batches::bury_jobs(&body, &limits), |items| {
+            items.into_iter().for_each(|item| check_result(item.parsed, |_| ()));
+        }),
+        _ => check_result(batches::delete_jobs(&body, &limits), |items| {
             items.into_iter().for_each(|item| check_result(item.parsed, |_| ()));
         }),
     }

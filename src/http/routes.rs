@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
-fn table() -> [Route; 43] {
+fn table() -> [Route; 46] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
         get("/jobs", Of(Read), lists::jobs),
@@ -44,6 +44,9 @@ fn table() -> [Route; 43] {
         post("/batch/jobs", Of(Add), batch::add).with_large_body(),
         post("/batch/pop", Of(Work), pop::many).of_kind(RouteKind::Delivery),
         post("/batch/finish", Of(Work), batch::finish).with_large_body(),
+        post("/batch/release", Of(Work), batch::release).with_large_body(),
+        post("/batch/touch", Of(Work), batch::touch).with_large_body(),
+        post("/batch/bury", Of(Work), batch::bury).with_large_body(),
         post("/batch/delete", Of(Add), batch::delete).with_large_body(),
         post("/bulk", Of(Admin), bulk::start),
         get("/bulk", Of(Read), bulk::list),
@@ -269,7 +272,7 @@ mod tests {
             ("/enqueue", "POST /jobs"),
             ("/pop", "POST /batch/pop"),
             ("/dlq", "/topics/{topic}/dead"),
-            ("/batch/release", "/batch/finish"),
+            ("/batch/ack", "/batch/finish"),
             ("/queues/mail", "/topics/{topic}"),
             ("/job/a", "/jobs/{id}"),
             ("/JOBS", "lower case"),

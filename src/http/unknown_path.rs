@@ -47,7 +47,9 @@ fn hint(segments: &[&str], has_dashboard: bool) -> Option<&'static str> {
         ["push" | "publish" | "enqueue" | "add" | "send" | "schedule"] => ADD,
         ["pop" | "reserve" | "consume" | "receive" | "fetch" | "poll"] => POP,
         ["dead" | "dlq" | "failed"] => DEAD,
-        ["batch", ..] => "batches go to POST /batch/jobs, /batch/pop, /batch/finish and /batch/delete",
+        ["batch", ..] => {
+            "batches go to POST /batch/jobs, /batch/pop, /batch/finish, /batch/release, /batch/touch, /batch/bury and /batch/delete"
+        }
         ["queues" | "queue" | "topic" | "tubes" | "channels", ..] => {
             "topics are at /topics and /topics/{topic}"
         }

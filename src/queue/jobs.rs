@@ -1,4 +1,4 @@
-//! Operations on jobs, single and in batches.
+//! Operations on jobs, single and in batches, but for those of a job's holder (`holds.rs`).
 //!
 //! Operations by id take the topics that the caller may use, its `scope`. The store checks it within the operation: a
 //! job of another topic is treated as if it did not exist, so that callers learn nothing of jobs that they may not see.
@@ -12,11 +12,9 @@ use super::{
     spans::SpanStart,
 };
 use crate::{
-    job::{
-        Actor, Expire, Expiry, Job, JobId, JobSpec, NewJob, Reason, Receipt, State, Topic, TopicFilter, Ttr,
-    },
+    job::{Actor, Expire, Expiry, Job, JobId, JobSpec, NewJob, Topic, TopicFilter, Ttr},
     metrics::Event,
-    store::{AddJob, Added, FinishJob, Outcome, Patch, Refusal, Release, Requeue, Steps},
+    store::{AddJob, Added, FinishJob, Outcome, Patch, Refusal, Requeue, Steps},
 };
 
 /// An added job in its current state.
@@ -191,66 +189,6 @@ impl Queue {
         }
     }
 
-    /// Returns a reserved job to the queue, at once, after a delay or until a moment.
-    ///
-    /// # Errors
-    /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::LeaseLost`], or the store's.
-    pub async fn release(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        release: Release,
-    ) -> Result<Job> {
-        let span = self.begin_span();
-        let job = self.held_outcome(scope, id, self.store.release(scope, id, receipt, release).await?)?;
-        span.settled("release", id, &job.topic, Some(receipt));
-        self.metrics.count(Event::Released, job.topic.as_str(), 1);
-        if job.state() == State::Dead {
-            self.metrics.count(Event::Buried, job.topic.as_str(), 1);
-        }
-        Ok(job)
-    }
-
-    /// Extends a reservation to now plus `ttr`, or plus the job's own TTR if that is `None`.
-    ///
-    /// # Errors
-    /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::LeaseLost`], or the store's.
-    pub async fn touch(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        ttr: Option<Ttr>,
-    ) -> Result<Job> {
-        self.held_outcome(scope, id, self.store.touch(scope, id, receipt, ttr).await?)
-    }
-
-    /// Makes a reserved job a dead letter.
-    ///
-    /// # Errors
-    /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::LeaseLost`], or the store's.
-    pub async fn bury(
-        &self,
-        scope: &TopicFilter,
-        id: &JobId,
-        receipt: &Receipt,
-        reason: Option<Reason>,
-    ) -> Result<Job> {
-        let span = self.begin_span();
-        let job = self.held_outcome(scope, id, self.store.bury(scope, id, receipt, reason).await?)?;
-        span.settled("bury", id, &job.topic, Some(receipt));
-        self.metrics.count(Event::Buried, job.topic.as_str(), 1);
-        Ok(job)
-    }
-
-    fn held_outcome(&self, scope: &TopicFilter, id: &JobId, held: Outcome<Job>) -> Result<Job> {
-        held.map_err(|refusal| match refusal {
-            Refusal::Gone => gone(self.ended.find(scope, id)),
-            refusal => refusal.into(),
-        })
-    }
-
     /// Returns a dead letter to the queue. Its attempts are counted from zero again.
     ///
     /// # Errors
@@ -339,14 +277,14 @@ impl Queue {
         found.ok_or_else(|| gone(self.ended.find(scope, id)))
     }
 
-    fn check_batch(&self, got: usize) -> Result<()> {
+    pub(super) fn check_batch(&self, got: usize) -> Result<()> {
         let limit = self.limits.max_batch;
         if got > limit { Err(Error::BatchTooLarge { limit, got }) } else { Ok(()) }
     }
 }
 
 /// The error for a job that does not exist, of which this process may know how it ended.
-fn gone(ended: Option<Ended>) -> Error {
+pub(super) fn gone(ended: Option<Ended>) -> Error {
     ended.map_or(Error::JobNotFound, Error::JobEnded)
 }
 
@@ -357,6 +295,6 @@ fn check_receipt(scope: &TopicFilter, job: &FinishJob) -> Result<()> {
 }
 
 /// An engine that returns fewer results than items is broken. The client must not take that for a refusal.
-fn missing_result() -> Error {
+pub(super) fn missing_result() -> Error {
     Error::Damaged("the engine returned no result for an item of a batch".to_owned())
 }

@@ -71,6 +71,7 @@ mod callbacks;
 mod ended;
 mod error;
 mod health;
+mod holds;
 mod jobs;
 mod limits;
 mod pop;

@@ -122,6 +122,9 @@ impl Applied {
 
 /// The steps by their names.
 pub trait Steps {
+    /// Makes steps after which the jobs are there: releases, touches and burials.
+    fn hold(&self, steps: Vec<Step>) -> impl Future<Output = Result<Vec<Outcome<Job>>>> + Send;
+
     /// Makes a [`StepAction::Release`].
     fn release(
         &self,
@@ -193,6 +196,11 @@ pub trait Steps {
 }
 
 impl<S: Store + ?Sized> Steps for S {
+    async fn hold(&self, steps: Vec<Step>) -> Result<Vec<Outcome<Job>>> {
+        let outcomes = self.apply(steps).await?.into_iter();
+        outcomes.map(|outcome| transposed(outcome.map(Applied::into_job))).collect()
+    }
+
     async fn release(
         &self,
         scope: &TopicFilter,
@@ -275,10 +283,8 @@ async fn apply_one<S: Store + ?Sized>(
     by: Option<&Actor>,
 ) -> Result<Outcome<Job>> {
     let step = Step { id: id.clone(), scope: scope.clone(), action, by: by.cloned() };
-    let outcome = store.apply(vec![step]).await?.pop();
-    let outcome =
-        outcome.ok_or_else(|| Error::Damaged("the store applied a step without an outcome".to_owned()))?;
-    transposed(outcome.map(Applied::into_job))
+    let outcome = store.hold(vec![step]).await?.pop();
+    outcome.ok_or_else(|| Error::Damaged("the store applied a step without an outcome".to_owned()))
 }
 
 /// The outcome of a step, if it is one that the step can have.

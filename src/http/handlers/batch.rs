@@ -11,14 +11,14 @@ use crate::{
         errors::{MAX_FAULTS, Problem},
         json_body::JsonBody,
         wire::{
+            batches::{self, BatchItem},
             parameters::NoQuery,
-            requests::{self, BatchItem},
             responses::{self, ItemResult},
             trace::RequestTrace,
         },
     },
-    job::JobId,
-    queue::{AddOutcome, Error},
+    job::{Job, JobId},
+    queue::{self, AddOutcome, Error},
 };
 
 /// Most bytes of one item's result, and of one fault in it: an id of up to 255 characters, or a field's name of up to
@@ -32,7 +32,7 @@ pub async fn add(
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
-    let mut items = body.parse(&app, requests::new_jobs).await?;
+    let mut items = body.parse(&app, batches::new_jobs).await?;
     for item in &mut items {
         if let Ok(job) = &item.parsed
             && let Err(problem) = access::check_topic(&caller, &job.topic)
@@ -58,11 +58,53 @@ pub async fn finish(
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
-    let items = body.parse(&app, requests::finish_jobs).await?;
+    let items = body.parse(&app, batches::finish_jobs).await?;
     let permit = reserve_results(&app, items.len())?;
     let (slots, jobs) = split(items);
     let outcomes = app.queue.finish_batch(&caller.topics, jobs, by.as_ref()).await?;
     Ok(permit.attach_to(responses::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
+}
+
+pub async fn release(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    _: NoQuery,
+    body: JsonBody,
+) -> HandlerResult {
+    let items = body.parse(&app, batches::release_jobs).await?;
+    hold(&app, items, async |jobs| app.queue.release_batch(&caller.topics, jobs).await).await
+}
+
+pub async fn touch(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    _: NoQuery,
+    body: JsonBody,
+) -> HandlerResult {
+    let items = body.parse(&app, batches::touch_jobs).await?;
+    hold(&app, items, async |jobs| app.queue.touch_batch(&caller.topics, jobs).await).await
+}
+
+pub async fn bury(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    _: NoQuery,
+    body: JsonBody,
+) -> HandlerResult {
+    let items = body.parse(&app, batches::bury_jobs).await?;
+    hold(&app, items, async |jobs| app.queue.bury_batch(&caller.topics, jobs).await).await
+}
+
+/// What the holder of many jobs asks for.
+async fn hold<T>(
+    app: &App,
+    items: Vec<BatchItem<T>>,
+    ask: impl AsyncFnOnce(Vec<T>) -> queue::Result<Vec<queue::Result<Job>>>,
+) -> HandlerResult {
+    let permit = reserve_results(app, items.len())?;
+    let (slots, jobs) = split(items);
+    let outcomes = ask(jobs).await?;
+    Ok(permit.attach_to(responses::results(&merge(slots, outcomes, |_, _| StatusCode::OK))))
 }
 
 pub async fn delete(
@@ -72,7 +114,7 @@ pub async fn delete(
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
-    let items = body.parse(&app, requests::delete_jobs).await?;
+    let items = body.parse(&app, batches::delete_jobs).await?;
     let permit = reserve_results(&app, items.len())?;
     let (slots, ids) = split(items);
     let outcomes = app.queue.delete_batch(&caller.topics, ids, by.as_ref()).await?;

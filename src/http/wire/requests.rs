@@ -12,29 +12,26 @@ use super::{
     trace, values,
 };
 use crate::{
-    http::errors::{Fault, Faults, MAX_FAULTS, Problem},
+    http::errors::{Fault, Faults, Problem},
     job::{
         Body, BodyError, Delay, Due, JobId, NewJob, Reason, Receipt, RetrySchedule, SigningKey,
         TopicCallback, TopicPause, TopicSettings, Ttr,
     },
-    queue::{Error, FinishJob, Limits, Patch, Pop, Release, Requeue},
+    queue::{Limits, Patch, Pop, Release, Requeue},
 };
 
 /// The problem that reports the faults of a body.
 type ToProblem = fn(Faults) -> Problem;
-
-/// One item of a batch: its id if it could be read, and the item or why it is refused.
-pub struct BatchItem<T> {
-    pub id: Option<JobId>,
-    pub parsed: Result<T, Problem>,
-}
 
 /// Highest `limit` that a bulk requeue accepts.
 const MAX_REQUEUE: usize = 1_000_000;
 /// Longest pointer into a job's body that a response repeats, in bytes.
 const MAX_POINTER: usize = 256;
 
-fn open<'a>(parsed: Result<Fields<'a>, ObjectError>, to_problem: ToProblem) -> Result<Fields<'a>, Problem> {
+pub(super) fn open<'a>(
+    parsed: Result<Fields<'a>, ObjectError>,
+    to_problem: ToProblem,
+) -> Result<Fields<'a>, Problem> {
     parsed.map_err(|error| match error {
         ObjectError::InvalidJson(problem) => problem,
         ObjectError::InvalidValue(faults) => to_problem(faults),
@@ -42,7 +39,7 @@ fn open<'a>(parsed: Result<Fields<'a>, ObjectError>, to_problem: ToProblem) -> R
 }
 
 /// The fields of a body that adds jobs. Says where a list of jobs goes.
-fn open_add(bytes: &Bytes, to_problem: ToProblem) -> Result<Fields<'_>, Problem> {
+pub(super) fn open_add(bytes: &Bytes, to_problem: ToProblem) -> Result<Fields<'_>, Problem> {
     match fields::parse_document(bytes) {
         Err(ObjectError::InvalidValue(_)) if bytes.trim_ascii_start().starts_with(b"[") => {
             let detail =
@@ -54,7 +51,7 @@ fn open_add(bytes: &Bytes, to_problem: ToProblem) -> Result<Fields<'_>, Problem>
 }
 
 /// Ends the reading of `fields`, whose result is `value`. `None` means that a required field has a fault.
-fn close<T>(fields: Fields<'_>, value: Option<T>, to_problem: ToProblem) -> Result<T, Problem> {
+pub(super) fn close<T>(fields: Fields<'_>, value: Option<T>, to_problem: ToProblem) -> Result<T, Problem> {
     fields.finish().map_err(to_problem)?;
     Ok(value.expect("a required field that could not be read is a fault, and there was none"))
 }
@@ -77,7 +74,7 @@ pub fn new_job(bytes: &Bytes, limits: &Limits) -> Result<NewJob, Problem> {
 }
 
 /// Reads a job's definition except for its id. `fields` borrows from `bytes`, the whole request.
-fn job_definition(
+pub(super) fn job_definition(
     mut fields: Fields<'_>,
     id: Option<JobId>,
     bytes: &Bytes,
@@ -203,7 +200,7 @@ fn required_receipt(fields: &mut Fields<'_>, in_query: Option<Receipt>) -> Optio
 }
 
 /// A client that has lost its receipt must not finish the job of another one.
-fn null_in_finish(name: &str) -> Option<&'static str> {
+pub(super) fn null_in_finish(name: &str) -> Option<&'static str> {
     (name == "receipt")
         .then_some("must not be null: leave it out to finish the job whichever client holds it")
 }
@@ -221,26 +218,42 @@ pub fn release(
     in_query: Option<Receipt>,
     limits: &Limits,
 ) -> Result<(Receipt, Release), Problem> {
-    read(bytes, |fields| {
-        let receipt = required_receipt(fields, in_query);
-        let release = Release { due: due(fields, limits), reason: fields.optional("reason", values::reason) };
-        Some((receipt?, release))
-    })
+    by_holder(bytes, in_query, |fields| released(fields, limits))
+}
+
+/// How a job is released.
+pub fn released(fields: &mut Fields<'_>, limits: &Limits) -> Release {
+    Release { due: due(fields, limits), reason: fields.optional("reason", values::reason) }
 }
 
 pub fn touch(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option<Ttr>), Problem> {
-    read(bytes, |fields| {
-        let receipt = required_receipt(fields, in_query);
-        let ttr = fields.optional("ttr", values::ttr);
-        Some((receipt?, ttr))
-    })
+    by_holder(bytes, in_query, touched)
+}
+
+/// The new TTR of a touched job.
+pub fn touched(fields: &mut Fields<'_>) -> Option<Ttr> {
+    fields.optional("ttr", values::ttr)
 }
 
 pub fn bury(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option<Reason>), Problem> {
+    by_holder(bytes, in_query, buried)
+}
+
+/// Why a job is buried.
+pub fn buried(fields: &mut Fields<'_>) -> Option<Reason> {
+    fields.optional("reason", values::reason)
+}
+
+/// What the holder of a job asks for, with the receipt.
+fn by_holder<T>(
+    bytes: &Bytes,
+    in_query: Option<Receipt>,
+    parse: impl FnOnce(&mut Fields<'_>) -> T,
+) -> Result<(Receipt, T), Problem> {
     read(bytes, |fields| {
         let receipt = required_receipt(fields, in_query);
-        let reason = fields.optional("reason", values::reason);
-        Some((receipt?, reason))
+        let asked = parse(fields);
+        Some((receipt?, asked))
     })
 }
 
@@ -311,74 +324,4 @@ pub fn pop(bytes: &Bytes, limits: &Limits) -> Result<Pop, Problem> {
         let by = fields.optional("worker", values::actor);
         Some(Pop { topics: topics?, max: max.unwrap_or(1), wait: wait.unwrap_or_default(), ttr, by })
     })
-}
-
-pub fn new_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<NewJob>>, Problem> {
-    let jobs = batch(open_add(bytes, Problem::invalid_request)?, "jobs", limits)?;
-    Ok(batch_items(jobs, "jobs", |raw, pointer, max_faults, id| {
-        let mut fields = open(Fields::parse(raw, pointer, max_faults), Problem::invalid_job)?;
-        *id = fields.optional("id", values::job_id);
-        job_definition(fields, id.clone(), bytes, limits)
-    }))
-}
-
-pub fn finish_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<FinishJob>>, Problem> {
-    let jobs = batch(open(fields::parse_document(bytes), Problem::invalid_request)?, "jobs", limits)?;
-    Ok(batch_items(jobs, "jobs", |raw, pointer, max_faults, id| {
-        let mut fields = open(Fields::parse(raw, pointer, max_faults), Problem::invalid_request)?;
-        fields.set_null_rule(null_in_finish);
-        *id = fields.required("id", values::job_id);
-        let receipt = fields.optional("receipt", values::receipt);
-        let finish = id.clone().map(|id| FinishJob { id, receipt });
-        close(fields, finish, Problem::invalid_request)
-    }))
-}
-
-pub fn delete_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<JobId>>, Problem> {
-    let ids = batch(open(fields::parse_document(bytes), Problem::invalid_request)?, "ids", limits)?;
-    Ok(batch_items(ids, "ids", |raw, pointer, max_faults, id| match values::job_id(raw) {
-        Ok(parsed) => {
-            *id = Some(parsed.clone());
-            Ok(parsed)
-        }
-        Err(detail) => {
-            let mut faults = Faults::new(max_faults);
-            faults.push(Fault::at_pointer(pointer, detail));
-            Err(Problem::invalid_request(faults))
-        }
-    }))
-}
-
-/// Parses the items of a batch, each with its pointer. Together they list as many faults as one response may; further
-/// items report only their first fault, in `detail`.
-fn batch_items<'a, T>(
-    raws: Vec<&'a RawValue>,
-    name: &str,
-    parse: impl Fn(&'a RawValue, String, usize, &mut Option<JobId>) -> Result<T, Problem>,
-) -> Vec<BatchItem<T>> {
-    let mut max_faults = MAX_FAULTS;
-    let item = |(i, raw)| {
-        let mut id = None;
-        let parsed = parse(raw, format!("/{name}/{i}"), max_faults, &mut id);
-        if let Err(problem) = &parsed {
-            max_faults = max_faults.saturating_sub(problem.listed_faults());
-        }
-        BatchItem { id, parsed }
-    };
-    raws.into_iter().enumerate().map(item).collect()
-}
-
-/// The raw items of a batch, counted before they are parsed.
-fn batch<'a>(
-    mut fields: Fields<'a>,
-    name: &'static str,
-    limits: &Limits,
-) -> Result<Vec<&'a RawValue>, Problem> {
-    let limit = limits.max_batch;
-    let items = fields.required(name, |raw| values::list(raw, limit));
-    let items = close(fields, items, Problem::invalid_request)?;
-    if items.len > limit {
-        return Err(Error::BatchTooLarge { limit, got: items.len }.into());
-    }
-    Ok(items.items)
 }

@@ -14,6 +14,8 @@ on_every_engine!(
     each_item_of_an_add_has_its_own_status,
     each_item_of_a_finish_has_its_own_status,
     each_item_of_a_delete_has_its_own_status,
+    each_item_of_what_holders_ask_has_its_own_status,
+    the_items_of_one_job_are_carried_out_in_their_order,
     an_empty_batch_returns_no_results,
     a_batch_over_the_limit_is_refused_as_a_whole,
     a_pop_tries_topics_in_the_given_order,
@@ -109,11 +111,75 @@ async fn each_item_of_a_delete_has_its_own_status(engine: Engine) {
     assert_eq!(error_locations(&response["results"][2]["problem"]), ["/ids/2"]);
 }
 
+/// The ids and receipts of as many reserved jobs of topic `t`.
+async fn reserved(api: &Api, count: usize) -> Vec<(String, String)> {
+    for n in 0..count {
+        api.add(&format!(r#"{{"topic":"t","id":"job-{n}","ttr":"30s"}}"#)).await;
+    }
+    let pop = format!(r#"{{"topics":["t"],"max":{count}}}"#);
+    let popped = api.send("POST", "/batch/pop", &pop).await.expect(200).json();
+    let jobs = popped["jobs"].as_array().expect("jobs").iter();
+    jobs.map(|job| (text(&job["id"]).to_owned(), text(&job["receipt"]).to_owned())).collect()
+}
+
+async fn each_item_of_what_holders_ask_has_its_own_status(engine: Engine) {
+    for (verb, asked, state, member, value) in [
+        ("release", r#""delay":"1h","reason":"later""#, "delayed", "reason", json!("later")),
+        ("touch", r#""ttr":"2h""#, "reserved", "reserved_until", json!("2026-11-21T07:40:00.000Z")),
+        ("bury", r#""reason":"no such customer""#, "dead", "reason", json!("no such customer")),
+    ] {
+        let api = Api::new(engine).await;
+        let held = reserved(&api, 9).await;
+        let item = |id: &str, receipt: &str| format!(r#"{{"id":"{id}","receipt":"{receipt}",{asked}}}"#);
+        let mut items: Vec<String> = held.iter().map(|(id, receipt)| item(id, receipt)).collect();
+        items.push(item(&held[0].0, &held[1].1));
+        items.push(item("unknown", &held[0].1));
+        items.push(format!(r#"{{"id":"{}",{asked}}}"#, held[0].0));
+        items.push(item(&held[0].0, "short"));
+        let body = format!(r#"{{"jobs":[{}]}}"#, items.join(","));
+        let response = api.send("POST", &format!("/batch/{verb}"), &body).await.expect(200).json();
+        assert_eq!(
+            statuses(&response),
+            [200, 200, 200, 200, 200, 200, 200, 200, 200, 409, 404, 422, 422],
+            "{verb}"
+        );
+        assert_eq!(response["results"][0], json!({ "status": 200, "id": held[0].0 }));
+        assert_eq!(response["results"][9]["problem"]["code"], "lease_lost", "{verb}");
+        assert_eq!(error_locations(&response["results"][11]["problem"]), ["/jobs/11/receipt"]);
+        for (id, _) in &held {
+            let job = api.get(&format!("/jobs/{id}")).await.expect(200).json();
+            assert_eq!((&job["state"], &job[member]), (&json!(state), &value), "{verb} {id}");
+        }
+    }
+}
+
+async fn the_items_of_one_job_are_carried_out_in_their_order(engine: Engine) {
+    let api = Api::new(engine).await;
+    let held = reserved(&api, 2).await;
+    let item =
+        |n: usize, asked: &str| format!(r#"{{"id":"{}","receipt":"{}"{asked}}}"#, held[n].0, held[n].1);
+    let items =
+        [item(0, r#","ttr":"1h""#), item(1, ""), item(0, r#","ttr":"2h""#), item(1, r#","ttr":"3h""#)];
+    let body = format!(r#"{{"jobs":[{}]}}"#, items.join(","));
+    let touched = api.send("POST", "/batch/touch", &body).await.expect(200).json();
+    assert_eq!(statuses(&touched), [200; 4]);
+    for (n, until) in ["2026-11-21T07:40:00.000Z", "2026-11-21T08:40:00.000Z"].into_iter().enumerate() {
+        let job = api.get(&format!("/jobs/{}", held[n].0)).await.expect(200).json();
+        assert_eq!(job["reserved_until"], until);
+    }
+    let body = format!(r#"{{"jobs":[{},{}]}}"#, item(0, ""), item(0, ""));
+    let released = api.send("POST", "/batch/release", &body).await.expect(200).json();
+    assert_eq!(statuses(&released), [200, 409], "the receipt works once");
+}
+
 async fn an_empty_batch_returns_no_results(engine: Engine) {
     let api = Api::new(engine).await;
     for (target, body) in [
         ("/batch/jobs", r#"{"jobs":[]}"#),
         ("/batch/finish", r#"{"jobs":[]}"#),
+        ("/batch/release", r#"{"jobs":[]}"#),
+        ("/batch/touch", r#"{"jobs":[]}"#),
+        ("/batch/bury", r#"{"jobs":[]}"#),
         ("/batch/delete", r#"{"ids":[]}"#),
     ] {
         assert_eq!(api.send("POST", target, body).await.expect(200).body, "{\"results\":[]}\n");
@@ -191,6 +257,9 @@ async fn invalid_batches_are_refused(engine: Engine) {
         ("/batch/jobs", r#"{"jobs":{}}"#, "/jobs"),
         ("/batch/jobs", r#"{"jobs":[],"atomic":true}"#, "/atomic"),
         ("/batch/finish", r#"{"jobs":null}"#, "/jobs"),
+        ("/batch/release", r#"{"jobs":[],"delay":5}"#, "/delay"),
+        ("/batch/touch", r#"{"jobs":[],"ids":["a"]}"#, "/ids"),
+        ("/batch/bury", r#"{"jobs":7}"#, "/jobs"),
         ("/batch/delete", r#"{"ids":"a"}"#, "/ids"),
         ("/batch/pop", "{}", "/topics"),
         ("/batch/pop", r#"{"topics":[]}"#, "/topics"),

@@ -135,7 +135,11 @@ async fn reservations(api: &Api) {
 async fn batches(api: &Api) {
     let jobs = r#"{"jobs":[{"topic":"bulk","id":"x"},{"topic":"bulk","id":"y"}]}"#;
     api.send("POST", "/batch/jobs", jobs).await.expect(200);
-    api.send("POST", "/batch/pop", r#"{"topics":["bulk"],"max":1}"#).await.expect(200);
+    let popped = api.send("POST", "/batch/pop", r#"{"topics":["bulk"],"max":1}"#).await.expect(200).json();
+    let held = format!(r#"{{"jobs":[{{"id":"x","receipt":{}}}]}}"#, popped["jobs"][0]["receipt"]);
+    api.send("POST", "/batch/touch", &held).await.expect(200);
+    api.send("POST", "/batch/bury", &held).await.expect(200);
+    api.send("POST", "/batch/release", &held).await.expect(200);
     api.send("POST", "/batch/finish", r#"{"jobs":[{"id":"x"}]}"#).await.expect(200);
     api.send("POST", "/batch/delete", r#"{"ids":["y"]}"#).await.expect(200);
 }

@@ -9,7 +9,7 @@ use crate::harness::{
 };
 
 /// Every request that reaches the store. All are valid.
-const CALLS: [(&str, &str, &str); 24] = [
+const CALLS: [(&str, &str, &str); 27] = [
     ("POST", "/jobs", r#"{"topic":"t"}"#),
     ("GET", "/jobs/a", ""),
     ("PATCH", "/jobs/a", r#"{"delay":5}"#),
@@ -24,6 +24,9 @@ const CALLS: [(&str, &str, &str); 24] = [
     ("POST", "/batch/jobs", r#"{"jobs":[{"topic":"t"},7]}"#),
     ("POST", "/batch/pop", r#"{"topics":["t"]}"#),
     ("POST", "/batch/finish", r#"{"jobs":[{"id":"a"}]}"#),
+    ("POST", "/batch/release", r#"{"jobs":[{"id":"a","receipt":"0123456789abcdef0123456789abcdef"}]}"#),
+    ("POST", "/batch/touch", r#"{"jobs":[{"id":"a","receipt":"0123456789abcdef0123456789abcdef"}]}"#),
+    ("POST", "/batch/bury", r#"{"jobs":[{"id":"a","receipt":"0123456789abcdef0123456789abcdef"}]}"#),
     ("POST", "/batch/delete", r#"{"ids":["a"]}"#),
     ("GET", "/topics", ""),
     ("GET", "/topics/t", ""),

@@ -35,7 +35,7 @@ enum TopicSource {
 use TopicSource::{Bulk, Items, Job, None as NoTopic, Topic};
 
 /// One request per operation, all of the topic `orders`. `RECEIPT` stands for the receipt of the job `held`.
-const CALLS: [(&str, &str, &str, TopicSource); 43] = [
+const CALLS: [(&str, &str, &str, TopicSource); 46] = [
     ("addJob", "/jobs", r#"{"topic":"orders","id":"new"}"#, Topic),
     ("listJobs", "/jobs?topic=orders", "", Topic),
     ("getJob", "/jobs/held", "", Job),
@@ -51,6 +51,9 @@ const CALLS: [(&str, &str, &str, TopicSource); 43] = [
     ("addJobs", "/batch/jobs", r#"{"jobs":[{"topic":"orders","id":"new"}]}"#, Items(403)),
     ("popJobs", "/batch/pop", r#"{"topics":["mail","orders"]}"#, Topic),
     ("finishJobs", "/batch/finish", r#"{"jobs":[{"id":"held","receipt":"RECEIPT"}]}"#, Items(404)),
+    ("releaseJobs", "/batch/release", r#"{"jobs":[{"id":"held","receipt":"RECEIPT"}]}"#, Items(404)),
+    ("touchJobs", "/batch/touch", r#"{"jobs":[{"id":"held","receipt":"RECEIPT"}]}"#, Items(404)),
+    ("buryJobs", "/batch/bury", r#"{"jobs":[{"id":"held","receipt":"RECEIPT"}]}"#, Items(404)),
     ("deleteJobs", "/batch/delete", r#"{"ids":["waiting"]}"#, Items(404)),
     ("startBulkOperation", "/bulk", r#"{"action":"requeue","filter":{"topic":"orders"}}"#, Topic),
     ("listBulkOperations", "/bulk", "", NoTopic),

@@ -142,6 +142,7 @@ const PARTS: &[Part] = &[
             ("service", &["*"]),
             ("spans", &["service"]),
             ("jobs", &["ended", "error", "service", "spans"]),
+            ("holds", &["error", "jobs", "service"]),
             ("pop", &["error", "limits", "pop/delivery", "pop/waiters", "service"]),
             ("topics", &["error", "service", "views"]),
             ("callbacks", &["callbacks/outlet_listener", "error", "pop/delivery", "service", "topics"]),

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 
 use super::{gone_delay::GoneDelay, read::decode_job};
 use crate::{
@@ -19,6 +20,7 @@ use crate::{
                 notifier::Notifier,
                 shards::{OUTLET_CHANGES_LIMIT, Shards, outlet_keeps_changing},
             },
+            indexed::{by_shard, in_order},
             reply::{Reply, code, unexpected},
             scripts::Script,
             time::millis_arg,
@@ -38,11 +40,11 @@ pub struct StepRunner {
 }
 
 impl StepRunner {
-    /// Applies the steps in their order. Those that follow each other and can share calls do.
+    /// Applies the steps in their order. Those of a kind that follow each other are applied together.
     pub async fn apply(&self, steps: &[Step]) -> Result<Vec<Outcome<Applied>>> {
         let delay = GoneDelay::start(self.shards.context());
         let mut applied = Vec::with_capacity(steps.len());
-        for run in steps.chunk_by(share_calls) {
+        for run in steps.chunk_by(belong_together) {
             applied.extend(self.apply_run(run).await?);
         }
         let is_hidden = |(step, applied): (&Step, &Outcome<Applied>)| {
@@ -59,33 +61,60 @@ impl StepRunner {
             StepAction::Change { .. } => self.change_seen(first.by.as_ref(), run).await,
             StepAction::Cancel(_) => self.cancel(run, Delay::default()).await,
             StepAction::Postpone(_, delay) => self.cancel(run, *delay).await,
+            StepAction::Release(..)
+            | StepAction::Touch(..)
+            | StepAction::Bury(..)
+            | StepAction::Requeue(_)
+            | StepAction::Patch(_) => self.apply_each(run).await,
+        }
+    }
+
+    /// Applies steps that have a call each, on all shards at the same time; those of one job in their order.
+    async fn apply_each(&self, run: &[Step]) -> Result<Vec<Outcome<Applied>>> {
+        let shards = by_shard(&self.shards.keys, run.iter().collect(), |step: &&Step| &step.id);
+        let calls = shards.into_values().map(|steps| async move {
+            let mut applied = Vec::with_capacity(steps.len());
+            for (index, step) in steps {
+                applied.push((index, self.apply_step(step).await?));
+            }
+            Ok(applied)
+        });
+        Ok(in_order(run.len(), try_join_all(calls).await?))
+    }
+
+    async fn apply_step(&self, step: &Step) -> Result<Outcome<Applied>> {
+        match &step.action {
             StepAction::Release(receipt, release) => {
                 let reason = reason_arg(release.reason.as_ref());
                 let args =
                     |call| receipt_arg(call, receipt).due_args(release.due).optional_arg(reason.clone());
-                Ok(vec![self.apply_one(Script::Release, first, args).await?])
+                self.apply_one(Script::Release, step, args).await
             }
             StepAction::Touch(receipt, ttr) => {
                 let ttr = ttr.map(|ttr| millis_arg(ttr.as_duration()));
                 let args = |call| receipt_arg(call, receipt).optional_arg(ttr.clone());
-                Ok(vec![self.apply_one(Script::Touch, first, args).await?])
+                self.apply_one(Script::Touch, step, args).await
             }
             StepAction::Bury(receipt, reason) => {
                 let reason = reason_arg(reason.as_ref());
                 let args = |call| receipt_arg(call, receipt).optional_arg(reason.clone());
-                Ok(vec![self.apply_one(Script::Bury, first, args).await?])
+                self.apply_one(Script::Bury, step, args).await
             }
             StepAction::Requeue(requeue) => {
                 let args = |call: ScriptCall| {
                     let call = expiry_arg(call.due_args(Some(requeue.due)), requeue.expiry);
-                    actor_arg(call, first.by.as_ref())
+                    actor_arg(call, step.by.as_ref())
                 };
-                Ok(vec![self.apply_one(Script::Requeue, first, args).await?])
+                self.apply_one(Script::Requeue, step, args).await
             }
             StepAction::Patch(patch) => {
-                let args = |call| actor_arg(patch_args(call, patch), first.by.as_ref());
-                Ok(vec![self.apply_one(Script::Patch, first, args).await?])
+                let args = |call| actor_arg(patch_args(call, patch), step.by.as_ref());
+                self.apply_one(Script::Patch, step, args).await
             }
+            StepAction::Delete
+            | StepAction::Change { .. }
+            | StepAction::Cancel(_)
+            | StepAction::Postpone(..) => unreachable!("these share calls"),
         }
     }
 
@@ -152,14 +181,27 @@ impl StepRunner {
     }
 }
 
-/// Whether two steps that follow each other can share a call.
-fn share_calls(one: &Step, other: &Step) -> bool {
+/// Whether two steps that follow each other are applied together: in shared calls, or each in its own.
+fn belong_together(one: &Step, other: &Step) -> bool {
     match (&one.action, &other.action) {
         (StepAction::Delete, StepAction::Delete) => one.scope == other.scope,
         (StepAction::Change { .. }, StepAction::Change { .. }) => one.by == other.by,
         (StepAction::Cancel(_), StepAction::Cancel(_)) => true,
         (StepAction::Postpone(_, one), StepAction::Postpone(_, other)) => one == other,
-        _ => false,
+        (one, other) => has_own_call(one) && has_own_call(other),
+    }
+}
+
+fn has_own_call(action: &StepAction) -> bool {
+    match action {
+        StepAction::Release(..)
+        | StepAction::Touch(..)
+        | StepAction::Bury(..)
+        | StepAction::Requeue(_)
+        | StepAction::Patch(_) => true,
+        StepAction::Delete | StepAction::Change { .. } | StepAction::Cancel(_) | StepAction::Postpone(..) => {
+            false
+        }
     }
 }
 

@@ -1,0 +1,138 @@
+//! What the holder of a reservation asks for besides a finish: release, touch and bury, single and in batches.
+
+use super::{
+    error::{Error, Result},
+    jobs::{gone, missing_result},
+    service::Queue,
+};
+use crate::{
+    job::{Job, JobId, Reason, Receipt, State, TopicFilter, Ttr},
+    metrics::Event,
+    store::{Refusal, Release, Step, StepAction, Steps},
+};
+
+impl Queue {
+    /// Returns a reserved job to the queue, at once, after a delay or until a moment.
+    ///
+    /// # Errors
+    /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::LeaseLost`], or the store's.
+    pub async fn release(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        release: Release,
+    ) -> Result<Job> {
+        only(self.release_batch(scope, vec![(id.clone(), receipt.clone(), release)]).await?)
+    }
+
+    /// Releases many jobs. Each has its own result.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`], or the store's for all of them.
+    pub async fn release_batch(
+        &self,
+        scope: &TopicFilter,
+        jobs: Vec<(JobId, Receipt, Release)>,
+    ) -> Result<Vec<Result<Job>>> {
+        let steps =
+            jobs.into_iter().map(|(id, receipt, release)| (id, StepAction::Release(receipt, release)));
+        self.hold(scope, steps.collect()).await
+    }
+
+    /// Extends a reservation to now plus `ttr`, or plus the job's own TTR if that is `None`.
+    ///
+    /// # Errors
+    /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::LeaseLost`], or the store's.
+    pub async fn touch(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        ttr: Option<Ttr>,
+    ) -> Result<Job> {
+        only(self.touch_batch(scope, vec![(id.clone(), receipt.clone(), ttr)]).await?)
+    }
+
+    /// Extends many reservations. Each has its own result.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`], or the store's for all of them.
+    pub async fn touch_batch(
+        &self,
+        scope: &TopicFilter,
+        jobs: Vec<(JobId, Receipt, Option<Ttr>)>,
+    ) -> Result<Vec<Result<Job>>> {
+        let steps = jobs.into_iter().map(|(id, receipt, ttr)| (id, StepAction::Touch(receipt, ttr)));
+        self.hold(scope, steps.collect()).await
+    }
+
+    /// Makes a reserved job a dead letter.
+    ///
+    /// # Errors
+    /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::LeaseLost`], or the store's.
+    pub async fn bury(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        receipt: &Receipt,
+        reason: Option<Reason>,
+    ) -> Result<Job> {
+        only(self.bury_batch(scope, vec![(id.clone(), receipt.clone(), reason)]).await?)
+    }
+
+    /// Buries many jobs. Each has its own result.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`], or the store's for all of them.
+    pub async fn bury_batch(
+        &self,
+        scope: &TopicFilter,
+        jobs: Vec<(JobId, Receipt, Option<Reason>)>,
+    ) -> Result<Vec<Result<Job>>> {
+        let steps = jobs.into_iter().map(|(id, receipt, reason)| (id, StepAction::Bury(receipt, reason)));
+        self.hold(scope, steps.collect()).await
+    }
+
+    async fn hold(&self, scope: &TopicFilter, asked: Vec<(JobId, StepAction)>) -> Result<Vec<Result<Job>>> {
+        self.check_batch(asked.len())?;
+        if asked.is_empty() {
+            return Ok(Vec::new());
+        }
+        let span = self.begin_span();
+        let step = |(id, action): (JobId, StepAction)| Step { id, scope: scope.clone(), action, by: None };
+        let steps: Vec<Step> = asked.into_iter().map(step).collect();
+        let outcomes = self.store.hold(steps.clone()).await?;
+        let is_gone = |(step, outcome): (_, &_)| (*outcome == Err(Refusal::Gone)).then_some(step);
+        let gone_ids = steps.iter().zip(&outcomes).filter_map(is_gone).map(|step: &Step| &step.id);
+        let ended = self.ended.find_all(scope, gone_ids);
+        let result = |(step, outcome): (Step, _)| match outcome {
+            Ok(job) => {
+                self.count_hold(&step, &job);
+                if let StepAction::Release(receipt, _) | StepAction::Bury(receipt, _) = &step.action {
+                    span.settled(step.action.name(), &step.id, &job.topic, Some(receipt));
+                }
+                Ok(job)
+            }
+            Err(Refusal::Gone) => Err(gone(ended.get(&step.id).cloned())),
+            Err(refusal) => Err(Error::from(refusal)),
+        };
+        Ok(steps.into_iter().zip(outcomes).map(result).collect())
+    }
+
+    fn count_hold(&self, step: &Step, job: &Job) {
+        let topic = job.topic.as_str();
+        if matches!(step.action, StepAction::Release(..)) {
+            self.metrics.count(Event::Released, topic, 1);
+        }
+        // A release may use up the attempts.
+        if job.state() == State::Dead {
+            self.metrics.count(Event::Buried, topic, 1);
+        }
+    }
+}
+
+/// The result of a batch of one.
+fn only(results: Vec<Result<Job>>) -> Result<Job> {
+    results.into_iter().next().unwrap_or_else(|| Err(missing_result()))
+}
