@@ -2,11 +2,12 @@
 //!
 //! A window grows and shrinks as the congestion window of TCP does (RFC 5681): it doubles each round until the first sign of
 //! overload, then grows by one call a round, and is halved at most once a round. After ten overloads in a row the outlet
-//! rests, then one call probes whether it is back.
+//! rests, then one call probes whether it is back. Before all that, one call finds out whether the outlet answers: most of
+//! those that hang are new, and each holds its calls until they time out.
 
 use std::time::Duration;
 
-/// Calls in progress to an outlet that nothing is known of.
+/// Calls in progress to an outlet that has answered for the first time.
 const INITIAL: u32 = 8;
 /// Overloads in a row after which the outlet rests.
 const OVERLOADS_BEFORE_REST: u32 = 10;
@@ -45,6 +46,8 @@ pub enum Capacity {
 pub struct Window {
     size: u32,
     max: u32,
+    /// Whether nothing is known yet. There is one call at a time until then.
+    is_new: bool,
     /// Whether it still doubles each round.
     doubling: bool,
     /// Calls that ended well since the last growth by one.
@@ -66,6 +69,7 @@ impl Window {
         Self {
             size: INITIAL.min(max.max(1)),
             max: max.max(1),
+            is_new: true,
             doubling: true,
             grown: 0,
             begun: 0,
@@ -83,7 +87,7 @@ impl Window {
             Some(until_us) if now_us < until_us => return Capacity::Resting(until_us),
             Some(_) | None => {}
         }
-        let size = if self.is_probing() { 1 } else { self.size };
+        let size = if self.is_probing() { 1 } else { self.size() };
         match size.saturating_sub(in_flight) {
             0 => Capacity::Full,
             room => Capacity::Calls(room),
@@ -102,14 +106,21 @@ impl Window {
             Signal::None => {}
             Signal::Alive => self.alive(number, now_us),
             Signal::Silent => self.overloaded(number, None, now_us),
-            Signal::Overload { rest } => self.overloaded(number, rest, now_us),
+            Signal::Overload { rest } => {
+                self.is_new = false;
+                self.overloaded(number, rest, now_us);
+            }
         }
     }
 
-    /// The call `number` has ended, of an outlet that several hosts share: it never rests as a whole.
+    /// The call `number` has ended, of an outlet that several hosts share: it never rests as a whole, and a host that does not
+    /// answer is called by itself from then on, so that the others need not wait for the next answer.
     pub fn ended_among_others(&mut self, number: u64, signal: Signal, now_us: i64) {
         match signal {
-            Signal::Silent | Signal::Overload { .. } => self.shrink(number),
+            Signal::Silent | Signal::Overload { .. } => {
+                self.is_new = false;
+                self.shrink(number);
+            }
             Signal::Alive | Signal::None => self.ended(number, signal, now_us),
         }
     }
@@ -131,7 +142,7 @@ impl Window {
 
     /// Calls that may be in progress.
     pub fn size(&self) -> u32 {
-        self.size
+        if self.is_new { 1 } else { self.size }
     }
 
     /// Until when the outlet rests, in microseconds.
@@ -157,6 +168,9 @@ impl Window {
             (self.size, self.doubling, self.rest_until_us) = (1, true, None);
         }
         (self.overloads_in_row, self.next_rest) = (0, REST.0);
+        if std::mem::take(&mut self.is_new) {
+            return;
+        }
         if self.doubling {
             self.size = (self.size + 1).min(self.max);
             return;
@@ -169,7 +183,9 @@ impl Window {
 
     fn overloaded(&mut self, number: u64, rest: Option<Duration>, now_us: i64) {
         self.overloads_in_row = self.overloads_in_row.saturating_add(1);
-        self.shrink(number);
+        if !self.is_new {
+            self.shrink(number);
+        }
         if let Some(rest) = rest {
             self.rest(rest.min(REST.1), now_us);
             self.rest_asked_at = Some(self.begun);
@@ -220,11 +236,11 @@ mod tests {
     fn it_doubles_until_the_first_overload_then_grows_by_one_a_round() {
         let mut window = Window::new(64);
         let mut sizes = vec![window.size()];
-        for _ in 0..4 {
+        for _ in 0..5 {
             round(&mut window, Signal::Alive);
             sizes.push(window.size());
         }
-        assert_eq!(sizes, [8, 16, 32, 64, 64]);
+        assert_eq!(sizes, [1, 8, 16, 32, 64, 64]);
         call(&mut window, OVERLOAD, 0);
         sizes = vec![window.size()];
         for _ in 0..3 {
@@ -237,12 +253,39 @@ mod tests {
     #[test]
     fn it_is_halved_once_a_round_however_many_calls_of_it_fail() {
         let mut window = Window::new(64);
-        round(&mut window, Signal::Alive);
+        (0..2).for_each(|_| round(&mut window, Signal::Alive));
         let numbers: Vec<u64> = (0..9).map(|_| window.begin()).collect();
         numbers.iter().for_each(|number| window.ended(*number, OVERLOAD, 0));
         assert_eq!(window.size(), 8, "16 halved once");
         call(&mut window, OVERLOAD, 0);
         assert_eq!(window.size(), 4, "the next round counts again");
+    }
+
+    #[test]
+    fn one_call_at_a_time_finds_out_whether_a_new_outlet_answers() {
+        for (signal, is_shared, size) in [
+            (Signal::None, false, 1),
+            (Signal::Silent, false, 1),
+            (OVERLOAD, false, 4),
+            (Signal::Alive, false, 8),
+            (Signal::Silent, true, 4),
+            (Signal::None, true, 1),
+        ] {
+            let mut window = Window::new(64);
+            assert_eq!((window.capacity(0, 0), window.capacity(1, 0)), (Capacity::Calls(1), Capacity::Full));
+            let number = window.begin();
+            if is_shared {
+                window.ended_among_others(number, signal, 0);
+            } else {
+                window.ended(number, signal, 0);
+            }
+            assert_eq!(window.capacity(0, 0), Capacity::Calls(size), "{signal:?}");
+        }
+        // Calls that got no answer do not make the first window smaller.
+        let mut window = Window::new(64);
+        (0..9).for_each(|_| call(&mut window, Signal::Silent, 0));
+        call(&mut window, Signal::Alive, 0);
+        assert_eq!(window.size(), 8);
     }
 
     #[test]
@@ -280,7 +323,7 @@ mod tests {
     #[test]
     fn calls_that_began_before_a_rest_do_not_prolong_it() {
         let mut window = Window::new(64);
-        round(&mut window, Signal::Alive);
+        (0..2).for_each(|_| round(&mut window, Signal::Alive));
         let numbers: Vec<u64> = (0..16).map(|_| window.begin()).collect();
         numbers.iter().for_each(|number| window.ended(*number, OVERLOAD, 0));
         assert_eq!(window.capacity(0, 0), Capacity::Resting(SECOND_US));

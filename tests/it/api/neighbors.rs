@@ -1,5 +1,7 @@
 //! Callbacks beside others that fail: hosts that share an outlet, and names that hang in the DNS. With the default settings.
 
+use std::collections::HashSet;
+
 use linger::job::{Callback, CallbackUrl};
 use serde_json::{Value, json};
 
@@ -17,6 +19,7 @@ use crate::harness::{
 };
 
 on_every_engine!(
+    new_hosts_that_hang_leave_room_for_a_new_one_that_answers,
     a_host_that_hangs_holds_up_no_other_one_of_its_group,
     names_that_hang_take_neither_turns_nor_attempts_of_other_topics,
     a_job_whose_topic_is_paused_while_names_are_looked_up_is_not_called,
@@ -33,6 +36,20 @@ async fn add(api: &Api, jobs: Vec<Value>) {
     assert!(results.iter().all(|result| result["status"] == 201), "{results:?}");
 }
 
+async fn new_hosts_that_hang_leave_room_for_a_new_one_that_answers(engine: Engine) {
+    const HANGING: usize = 100;
+    let (api, silent, good) = (api(engine).await, Silent::start().await, Endpoint::start(Vec::new()).await);
+    let job = |n: usize| {
+        let url = format!("http://silent{}.test:{}/", n % HANGING, port(&silent.url));
+        json!({"topic": format!("t{}", n % HANGING), "callback": {"url": url}})
+    };
+    add(&api, (0..8 * HANGING).map(job).collect()).await;
+    silent.called(HANGING).await;
+    add(&api, vec![json!({"topic": "good", "callback": {"url": good.url}})]).await;
+    // No time passes on the clock, so no call is given up.
+    good.received(1).await;
+}
+
 async fn a_host_that_hangs_holds_up_no_other_one_of_its_group(engine: Engine) {
     let (api, silent, good) = (api(engine).await, Silent::start().await, Endpoint::start(Vec::new()).await);
     let number = |url: &str| api.queue.host_number(CallbackUrl::parse(url).expect("valid").origin());
@@ -40,7 +57,7 @@ async fn a_host_that_hangs_holds_up_no_other_one_of_its_group(engine: Engine) {
     let neighbor = names.find(|url| number(url) == number(&silent.url)).expect("one of 256");
     let job = |id: String, url: &str| json!({"topic": "t", "id": id, "callback": {"url": url}});
     add(&api, (0..100).map(|n| job(format!("bad{n}"), &silent.url)).collect()).await;
-    silent.called(8).await;
+    silent.called(1).await;
     add(&api, (0..18).map(|n| job(format!("good{n}"), &neighbor)).collect()).await;
     // The first calls get no answer. After that little time has to pass, so that the good calls have all they need.
     pass(&api, Callback::DEFAULT_TIMEOUT).await;
@@ -101,7 +118,21 @@ async fn a_job_whose_topic_is_paused_while_names_are_looked_up_is_not_called(eng
         let url = format!("http://{host}.test:{}/", port(&endpoint.url));
         json!({"topic": "t", "id": host, "callback": {"url": url}})
     };
-    add(&api, (0..8).map(|n| job(&format!("{gate}{n}"))).collect()).await;
+    // A new outlet is called once at a time.
+    let number = |host: &str| {
+        let url = CallbackUrl::parse(&format!("http://{host}.test:{}/", port(&endpoint.url))).expect("valid");
+        api.queue.host_number(url.origin())
+    };
+    let (mut hosts, mut numbers) = (Vec::new(), HashSet::from([number("late")]));
+    for host in (0..).map(|n| format!("{gate}{n}")) {
+        if numbers.insert(number(&host)) {
+            hosts.push(job(&host));
+        }
+        if hosts.len() == 8 {
+            break;
+        }
+    }
+    add(&api, hosts).await;
     wait_until_all_lookups_are_taken(&api).await;
     add(&api, vec![job("late")]).await;
     job_in(&api, "late", "reserved").await;

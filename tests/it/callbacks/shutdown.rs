@@ -53,10 +53,14 @@ async fn a_shutdown_waits_for_answers_and_leaves_silent_endpoints_their_reservat
     let receiver = Receiver::start(1, |call| match call.job() {
         "slow" => Answer::WhenOpen(204),
         "refused" => Answer::WhenOpen(500),
+        "first" => Answer::Status(204),
         _ => Answer::Silence,
     })
     .await;
     let callback = json!({ "url": receiver.url(0, "/") });
+    // Until an endpoint has answered, it is called once at a time.
+    add(&server, json!({"topic": "t", "id": "first", "callback": callback}));
+    wait_until_gone(&server, "first").await;
     for id in ["slow", "refused", "silent"] {
         add(&server, json!({"topic": "t", "id": id, "retry": ["1h"], "callback": callback}));
         receiver.wait_for_calls_of(id, 1).await;
@@ -73,5 +77,5 @@ async fn a_shutdown_waits_for_answers_and_leaves_silent_endpoints_their_reservat
     assert_eq!((&refused["state"], &refused["attempts"]), (&json!("delayed"), &json!(1)), "{refused}");
     let silent = call(&server, "GET", "/jobs/silent", &Value::Null, 200);
     assert_eq!((&silent["state"], &silent["attempts"]), (&json!("reserved"), &json!(1)), "{silent}");
-    assert_eq!(receiver.calls().len(), 3);
+    assert_eq!(receiver.calls().len(), 4);
 }

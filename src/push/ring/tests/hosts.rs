@@ -162,7 +162,7 @@ fn the_jobs_of_a_host_that_asks_for_a_rest_are_set_aside_until_then() {
     let job = |name: &str| ReservedJob { host: Some(origin(name)), bytes: 0 };
     ring.announce(&outlet(1, 1));
     let turn = ring.next(0, to_host(None)).expect("its turn");
-    let mut admissions = ring.reserved(turn, 8, &[job("busy")], 0);
+    let mut admissions = ring.reserved(turn, 1, &[job("busy")], 0);
     let Admission::Call(call) = admissions.remove(0) else { panic!("it is called") };
     ring.ended(call, Signal::Overload { rest: Some(Duration::from_secs(7)) }, 0);
     ring.announce(&outlet(1, 1));
