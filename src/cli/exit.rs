@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn a_refusal_ends_a_command_by_its_status_and_code() {
         let exit = |status, code: &str| {
-            let document = format!(r#"{{"code":"{code}","detail":"x"}}"#);
+            let document = format!(r#"{{"status":{status},"code":"{code}","detail":"x"}}"#);
             Exit::from(&Refusal::new(status, None, document.into()))
         };
         for (status, code, expected) in [
@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn a_problem_is_one_line_with_a_code() {
-        let item = Failure::of_item(409, "{\n\"code\":\"job_exists\",\"detail\":\"x\"}\n");
-        assert_eq!(item.problem(), r#"{ "code":"job_exists","detail":"x"}"#);
+        let item = Failure::of_item(409, "{\n\"status\":409,\"code\":\"job_exists\",\"detail\":\"x\"}\n");
+        assert_eq!(item.problem(), r#"{ "status":409,"code":"job_exists","detail":"x"}"#);
         let other = Failure::usage("a \"b\"");
         assert_eq!(other.problem(), r#"{"code":"usage","detail":"a \"b\""}"#);
         assert_eq!(
@@ -256,7 +256,11 @@ mod tests {
 
     #[test]
     fn a_failure_has_no_line_breaks_of_the_server_and_no_name_of_a_call() {
-        let refusal = Refusal::new(409, None, r#"{"code":"job_exists","detail":"a\nlinger: done"}"#.into());
+        let refusal = Refusal::new(
+            409,
+            None,
+            r#"{"status":409,"code":"job_exists","detail":"a\nlinger: done"}"#.into(),
+        );
         let failure = Failure::from(Error::Refused { call: "patch", refusal: Box::new(refusal) });
         assert_eq!(failure.message, "the server answers 409: job_exists, a\\nlinger: done");
         let cut = Failure::from(Error::Cut { call: "patch", reason: "reset".to_owned() });

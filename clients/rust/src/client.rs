@@ -204,8 +204,8 @@ mod tests {
 
     const JOB: &str = r#"{"id":"a","topic":"t","state":"ready","created_at":"2026-11-21T05:40:00.000Z",
         "due_at":"2026-11-21T05:40:00.000Z","ttr":60,"attempts":0,"max_attempts":16,"body":null}"#;
-    const GONE: &str = r#"{"code":"job_not_found","detail":"there is no such job"}"#;
-    const AWAY: &str = r#"{"code":"store_unavailable","detail":"the store is away"}"#;
+    const GONE: &str = r#"{"status":404,"code":"job_not_found","detail":"there is no such job"}"#;
+    const AWAY: &str = r#"{"status":503,"code":"store_unavailable","detail":"the store is away"}"#;
 
     #[tokio::test]
     async fn an_add_with_an_id_is_repeated_until_it_is_answered() {

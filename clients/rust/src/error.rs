@@ -96,17 +96,20 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Reads a problem document; of anything else the beginning is the detail, in one line.
+    /// Reads a problem document about a failure with this status; of anything else the beginning is the detail, in one line.
     #[must_use]
     pub fn new(status: u16, retry_after: Option<Duration>, document: Bytes) -> Self {
         #[derive(Deserialize)]
         struct Problem {
+            status: u16,
             code: String,
             detail: String,
         }
-        let problem = serde_json::from_slice::<Problem>(&document)
-            .unwrap_or_else(|_| Problem { code: String::new(), detail: beginning(&document) });
-        let Problem { code, detail } = problem;
+        // Other services have a code and a detail, too, and a status of their own.
+        let problem =
+            serde_json::from_slice::<Problem>(&document).ok().filter(|problem| problem.status == status);
+        let (code, detail) = problem
+            .map_or_else(|| (String::new(), beginning(&document)), |problem| (problem.code, problem.detail));
         Self { status, code, detail, retry_after, document, is_after_attempt: false }
     }
 
@@ -206,7 +209,8 @@ mod tests {
     fn a_refusal_is_worded_by_what_the_answer_has() {
         let worded =
             |body: &'static str| Refusal::new(507, None, Bytes::from_static(body.as_bytes())).to_string();
-        assert_eq!(worded(r#"{"code":"store_full","detail":"no space"}"#), "507: store_full, no space");
+        let full = r#"{"status":507,"code":"store_full","detail":"no space"}"#;
+        assert_eq!(worded(full), "507: store_full, no space");
         assert_eq!(worded("<html>\n  <p>x"), "507: <html> <p>x");
         assert_eq!(worded(""), "507");
         assert_eq!(
@@ -220,10 +224,18 @@ mod tests {
         let sentence =
             |body: &'static str| Refusal::new(403, None, Bytes::from_static(body.as_bytes())).sentence();
         assert_eq!(
-            sentence(r#"{"code":"forbidden","detail":"no"}"#),
+            sentence(r#"{"status":403,"code":"forbidden","detail":"no"}"#),
             "the server answers 403: forbidden, no"
         );
-        for foreign in ["", "<html>", r#"{"detail":"Not authenticated"}"#, r#"{"code":403,"detail":"no"}"#] {
+        for foreign in [
+            "",
+            "<html>",
+            r#"{"detail":"Not authenticated"}"#,
+            r#"{"status":403,"code":403,"detail":"no"}"#,
+            r#"{"code":"token_not_valid","detail":"Given token not valid for any token type"}"#,
+            r#"{"status":"error","code":"forbidden","detail":"no"}"#,
+            r#"{"status":401,"code":"forbidden","detail":"no"}"#,
+        ] {
             let sentence = sentence(foreign);
             assert!(sentence.starts_with("the answer is not Linger's: 403"), "{foreign}: {sentence}");
         }

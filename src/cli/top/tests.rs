@@ -219,7 +219,7 @@ fn while_the_server_is_away_the_last_figures_stay_faint_with_their_age() {
 fn a_refusal_and_an_answer_that_cannot_be_read_are_told_apart_from_no_answer() {
     let mut state = state(topics());
     for (failure, status) in [
-        (Failure::of_item(503, r#"{"code":"busy","detail":"x"}"#), "refused, data 0s old"),
+        (Failure::of_item(503, r#"{"status":503,"code":"busy","detail":"x"}"#), "refused, data 0s old"),
         (
             Failure::new(Exit::Failed, "topics: unreadable answer: missing field `waiting`"),
             "failed, data 0s old",

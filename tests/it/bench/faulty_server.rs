@@ -147,7 +147,7 @@ fn a_wrong_timeline_ends_the_bench() {
 }
 
 fn problem() -> String {
-    r#"{"code":"store_full","detail":"there is no room"}"#.to_owned()
+    r#"{"status":507,"code":"store_full","detail":"there is no room"}"#.to_owned()
 }
 
 /// Runs a scenario of ten jobs against a server with this fault.

@@ -10,6 +10,9 @@ use crate::{
 
 const PAGE: &str = "<html>\n  <p>Welcome to the hotel</p>\n</html>";
 
+/// Another service has a code and a detail, too.
+const OF_LOGIN: &str = r#"{"detail":"Given token not valid","code":"token_not_valid"}"#;
+
 /// Runs a command whose calls are all answered like this.
 fn answered(words: &[&str], (status, headers, body): (u16, &str, &str)) -> Ended {
     let (server, home) = (ScriptedServer::new(), home());
@@ -77,6 +80,7 @@ fn a_refusal_of_a_proxy_says_nothing_about_jobs_or_tokens() {
         (401, "", PAGE, "401: <html>"),
         (403, "", r#"{"detail":"maintenance"}"#, "403: {\"detail\":\"maintenance\"}"),
         (404, "", PAGE, "404: <html>"),
+        (401, "", OF_LOGIN, "401: {\"detail\":\"Given token not valid\""),
         (409, "", "", "409"),
         (413, "", PAGE, "413: <html>"),
         (200, "", up, "200 application/json: {\"status\":\"up\"}"),
@@ -114,11 +118,11 @@ fn a_worker_takes_no_answer_of_a_proxy_for_the_servers() {
     let job = json!({ "id": "a", "topic": "t", "state": "reserved", "created_at": "2026-11-21T05:40:00.000Z",
         "due_at": "2026-11-21T05:40:00.000Z", "ttr": 60, "attempts": 1, "max_attempts": 16, "receipt": "9f", "attempt": 1,
         "late": 0.004, "reserved_until": "2126-11-21T05:41:00.004Z", "body": null });
-    for (status, body) in [(403, PAGE), (400, ""), (200, PAGE), (401, PAGE), (302, "")] {
+    for (status, body) in [(403, PAGE), (400, ""), (200, PAGE), (401, PAGE), (302, ""), (401, OF_LOGIN)] {
         expect("POST /batch/pop", status, "", body);
     }
     expect("POST /batch/pop", 200, "", &json!({ "jobs": [job] }).to_string());
-    for (status, body) in [(200, PAGE), (404, PAGE), (409, PAGE), (401, PAGE), (302, "")] {
+    for (status, body) in [(200, PAGE), (404, PAGE), (409, PAGE), (401, PAGE), (302, ""), (401, OF_LOGIN)] {
         expect("POST /jobs/a/finish?receipt=9f", status, "", body);
     }
     expect("POST /jobs/a/finish?receipt=9f", 204, "", "");

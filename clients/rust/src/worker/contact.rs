@@ -77,12 +77,9 @@ mod tests {
     use super::*;
     use crate::error::Refusal;
 
-    fn refused(status: u16, retry_after: Option<u64>, document: &'static str) -> Error {
-        let refusal = Refusal::new(
-            status,
-            retry_after.map(Duration::from_secs),
-            Bytes::from_static(document.as_bytes()),
-        );
+    fn refused(status: u16, retry_after: Option<u64>, document: &str) -> Error {
+        let document = Bytes::copy_from_slice(document.as_bytes());
+        let refusal = Refusal::new(status, retry_after.map(Duration::from_secs), document);
         Error::Refused { call: "pop", refusal: Box::new(refusal) }
     }
 
@@ -113,7 +110,10 @@ mod tests {
 
     #[test]
     fn only_an_answer_of_the_server_itself_counts_as_one() {
-        let own = r#"{"code":"of_linger","detail":"x"}"#;
+        let own = |status| {
+            refused(status, None, &format!(r#"{{"status":{status},"code":"of_linger","detail":"x"}}"#))
+        };
+        let of_login = r#"{"code":"token_not_valid","detail":"Given token not valid for any token type"}"#;
         for (error, away) in [
             (refused(503, None, ""), true),
             (refused(507, None, ""), true),
@@ -122,10 +122,12 @@ mod tests {
             (refused(302, None, ""), true),
             (refused(401, None, "<html>"), true),
             (refused(403, None, r#"{"detail":"maintenance"}"#), true),
-            (refused(404, None, own), false),
-            (refused(403, None, own), false),
-            (refused(409, None, own), false),
-            (refused(422, None, own), false),
+            (refused(401, None, of_login), true),
+            (refused(403, None, r#"{"status":401,"code":"of_linger","detail":"x"}"#), true),
+            (own(404), false),
+            (own(403), false),
+            (own(409), false),
+            (own(422), false),
             (Error::Foreign { call: "finish", reason: String::new() }, true),
             (Error::Cut { call: "pop", reason: String::new() }, true),
         ] {
