@@ -111,8 +111,21 @@ pub fn verify_backup(file: &Path) -> Result<VerifyReport, MaintenanceError> {
 pub fn backup(config: &Config, file: &Path) -> Result<String, MaintenanceError> {
     only_embedded(config, "use the means of Redis (BGSAVE, its append-only file, a replica)")?;
     remove_incomplete_at_stop(file.to_owned())?;
-    let bytes = embedded::backup(&config.embedded.data_dir, file).map_err(maintenance_error)?;
+    let bytes =
+        embedded::backup(&config.embedded.data_dir, file).map_err(|error| backup_error(error, file))?;
     Ok(format!("{}: {bytes} bytes; verify it with: linger verify {0}\n", file.display()))
+}
+
+/// Where nothing can be written to `file`, as in a container without a writable directory, there may still be an output.
+fn backup_error(error: OpenError, file: &Path) -> MaintenanceError {
+    use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    let is_unwritable = matches!(&error, OpenError::Io { path, source }
+        if path == file && [PermissionDenied, ReadOnlyFilesystem].contains(&source.kind()));
+    if is_unwritable {
+        let hint = "with - in the place of the file, the backup is written to standard output";
+        return MaintenanceError::Failed(format!("{error}; {hint}"));
+    }
+    maintenance_error(error)
 }
 
 /// Copies the embedded engine's store to `out`, also while a server uses it. Returns a line that says what was done.

@@ -207,6 +207,21 @@ fn a_backup_can_be_written_to_stdout() {
     assert!(!missing.status.success() && missing.stdout.is_empty());
 }
 
+/// In a container whose root file system is read-only, say.
+#[test]
+fn a_backup_into_a_place_without_write_access_says_that_stdout_takes_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::serve(&[], &[], directory.path());
+    // Not even root can make a file there.
+    let refused = run(&["backup", "/sys/backup"], directory.path());
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    let hint = "; with - in the place of the file, the backup is written to standard output\n";
+    assert!(stderr(&refused).ends_with(hint), "{}", stderr(&refused));
+    let elsewhere = run(&["backup", "none/backup"], directory.path());
+    assert!(!elsewhere.status.success() && !stderr(&elsewhere).contains("standard output"));
+    assert!(server.stop().success());
+}
+
 /// Content that an attacker with write access to a backup could put into it.
 const FOREIGN_OBJECTS: [(&str, &str); 4] = [
     ("CREATE TRIGGER gone AFTER INSERT ON rec BEGIN DELETE FROM rec; END", "trigger \"gone\""),
