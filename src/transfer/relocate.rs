@@ -146,7 +146,7 @@ impl<'a> Relocation<'a> {
         let passed = copy_differences(|| source.records(), self.target, without_broken, watcher).await?;
         if passed.broken > 0 && !without_broken {
             return Err(TransferError::Failed(format!(
-                "{} cannot be moved: mend what is broken, or leave it behind with --without-broken",
+                "{} cannot be moved: repair what is broken, or leave it behind with --without-broken",
                 counted(passed.broken, "broken record")
             )));
         }

@@ -26,7 +26,7 @@ type RefusedError struct {
 	Status     int           `json:"status"`
 	Code       string        `json:"code"` // a stable word, such as lease_lost
 	Type       string        `json:"type"`
-	Detail     string        `json:"detail"` // the first fault, and how to mend it
+	Detail     string        `json:"detail"` // the first fault, and how to correct it
 	RequestID  string        `json:"request_id"`
 	RetryAfter time.Duration `json:"-"`
 	Repeated   bool          `json:"-"` // an earlier try of this call may have taken effect

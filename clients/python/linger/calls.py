@@ -53,7 +53,7 @@ class Refused(Error):
         self.status = status
         self.code = str(problem.get("code", ""))  # a stable word, such as lease_lost
         self.type = str(problem.get("type", ""))
-        self.detail = str(problem.get("detail", ""))  # the first fault, and how to mend it
+        self.detail = str(problem.get("detail", ""))  # the first fault, and how to correct it
         self.request_id = str(problem.get("request_id", ""))
         self.retry_after = retry_after
         self.repeated = False  # an earlier try of this call may have taken effect

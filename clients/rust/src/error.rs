@@ -85,7 +85,7 @@ pub struct Refusal {
     pub status: u16,
     /// The stable word to switch on; empty where the answer is not the server's own.
     pub code: String,
-    /// The first fault, and how to mend it.
+    /// The first fault, and how to correct it.
     pub detail: String,
     /// How long the server asks to wait before the next attempt.
     pub retry_after: Option<Duration>,

@@ -63,10 +63,10 @@ impl Mender {
         }
         let mender = self.clone();
         self.shards.context().spawn(async move {
-            tracing::warn!(shard, "mending a shard: its counts do not match its jobs");
+            tracing::warn!(shard, "repairing a shard: its counts do not match its jobs");
             match mender.mend(shard).await {
-                Ok(mended) => tracing::warn!(shard, mended, "mended a shard"),
-                Err(error) => tracing::warn!(shard, %error, "cannot mend a shard yet"),
+                Ok(repaired) => tracing::warn!(shard, repaired, "repaired a shard"),
+                Err(error) => tracing::warn!(shard, %error, "cannot repair a shard yet"),
             }
             mender.busy.store(false, Ordering::Relaxed);
         });
