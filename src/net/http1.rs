@@ -65,7 +65,7 @@ impl<S: HttpService> Http1<S> {
 impl<H: HttpService> Protocol for Http1<H> {
     /// A client may close its sending side behind its request. If that is known before the request is carried out, the
     /// request is refused ([`ConnectedClient::has_left`]): a client that gave up and sent its request elsewhere looks the
-    /// same. A request that has begun is answered.
+    /// same. A request that has begun is answered, unless it is to [end](ConnectedClient::cancel_on_close) with its client.
     async fn serve<S>(
         &self,
         transport: &Transport,
