@@ -1,5 +1,7 @@
 //! Heartbeats, and the end of a command whose reservation is lost.
 
+use std::process::Stdio;
+
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -8,6 +10,7 @@ use crate::harness::{process_stats::is_stopped, proxy::Proxy, wait::TimeLimit};
 
 on_each_engine! {
     heartbeats_keep_a_job_for_longer_than_its_ttr,
+    heartbeats_go_on_beside_a_command_that_prints_fast,
     a_cancelled_job_stops_its_command,
     a_partition_makes_no_second_holder,
     a_worker_that_was_stopped_ends_its_command_and_reports_nothing,
@@ -32,6 +35,17 @@ fn heartbeats_keep_a_job_for_longer_than_its_ttr(site: &Site) {
     worker.wait_for(&json!({ "event": "finish", "outcome": "accepted" }));
     assert!(site.server.job("a").is_null());
     worker.stop();
+}
+
+fn heartbeats_go_on_beside_a_command_that_prints_fast(site: &Site) {
+    site.add("a", json!({ "ttr": 1 }));
+    let mut worker = site.worker_into(Stdio::null(), &["--drain", "0s"], "exec yes");
+    site.server.wait_for_state("a", &json!("reserved"));
+    // Six thirds of its TTR.
+    site.server.wait_for_renewals("a", 6);
+    assert_eq!(site.server.job("a")["attempts"], 1);
+    worker.signal(Signal::TERM);
+    worker.ends_with(0);
 }
 
 #[test]

@@ -103,6 +103,14 @@ impl Site {
         Worker::start(&[&["t", "--exec", line], flags].concat(), &[("LINGER_URL", url)], self.path())
     }
 
+    /// The same, but its output goes elsewhere, where it is taken as fast as the command prints.
+    fn worker_into(&self, output: impl Into<Stdio>, flags: &[&str], line: &str) -> Worker {
+        let mut command = linger(&[&["work", "t", "--exec", line], flags].concat(), self.path());
+        command.env("LINGER_URL", self.server.url()).stdout(output).stderr(Stdio::null());
+        let child = command.spawn().expect("linger starts");
+        Worker { child, events: Arc::default(), errors: Arc::default(), reading: Vec::new() }
+    }
+
     /// Makes a gate that commands wait for by `read -r _ <NAME`.
     fn gate(&self, name: &str) {
         let path = self.path().join(name);

@@ -1,9 +1,12 @@
 //! What signals to the worker do to it and to its commands.
 
+use std::fs::File;
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::{Engine, Process, Site, on_each_engine};
+use crate::harness::wait::TimeLimit;
 
 on_each_engine! {
     the_first_signal_lets_running_commands_end_and_pops_no_more,
@@ -81,6 +84,30 @@ fn commands_are_ended_and_killed_when_the_time_to_drain_is_over() {
     processes.iter().for_each(Process::wait_until_gone);
     let job = site.server.job("a");
     assert_eq!((&job["state"], &job["reason"]), (&json!("ready"), &json!("the worker ended")), "{job}");
+}
+
+#[test]
+fn a_signal_ends_a_worker_whose_command_prints_fast() {
+    // What it passes on after the signal: the rest of a pipe, many times as long in JSON. Unheard, it would be hundreds of MiB.
+    const MOST_BYTES: u64 = 32 << 20;
+    let site = Site::new(Engine::Embedded);
+    site.add("a", json!({ "ttr": "1h" }));
+    let output = File::create(site.path().join("output")).expect("can be made");
+    let written = output.try_clone().expect("can be cloned");
+    let len = || written.metadata().expect("is a file").len();
+    let mut worker = site.worker_into(output, &["--drain", "0s"], "exec yes");
+    let time_limit = TimeLimit::new();
+    while len() < MOST_BYTES {
+        time_limit.check(|| format!("{} bytes", len()));
+        time_limit.pause_thread();
+    }
+    worker.signal(Signal::TERM);
+    let before = len();
+    worker.ends_with(0);
+    let after = len() - before;
+    println!("{after} bytes after the signal");
+    assert!(after < MOST_BYTES, "{after} bytes after the signal");
+    assert_eq!(site.server.job("a")["state"], "ready");
 }
 
 #[test]
