@@ -22,6 +22,7 @@ on_every_engine!(
     new_hosts_that_hang_leave_room_for_a_new_one_that_answers,
     a_host_that_hangs_holds_up_no_other_one_of_its_group,
     names_that_hang_take_neither_turns_nor_attempts_of_other_topics,
+    a_job_that_waits_for_a_lookup_gives_way_and_uses_up_no_attempt,
     a_job_whose_topic_is_paused_while_names_are_looked_up_is_not_called,
 );
 
@@ -109,6 +110,33 @@ async fn names_that_hang_take_neither_turns_nor_attempts_of_other_topics(engine:
     until(|| good.calls() >= 20).await;
     let received = good.received(20).await;
     assert!(received.iter().all(|call| call.header("linger-attempt") == "1"), "{received:?}");
+}
+
+async fn a_job_that_waits_for_a_lookup_gives_way_and_uses_up_no_attempt(engine: Engine) {
+    let api = api(engine).await;
+    let job = |n: u32| json!({"topic": "t", "id": n.to_string(), "callback": {"url": format!("http://hang{n}.test/")}});
+    add(&api, (0..60).map(job).collect()).await;
+    wait_until_all_lookups_are_taken(&api).await;
+    let in_state = async |state: &str| {
+        let page = api.get(&format!("/jobs?topic=t&state={state}&limit=100")).await.expect(200).json();
+        page["jobs"].as_array().expect("jobs").clone()
+    };
+    assert!(in_state("delayed").await.is_empty());
+    // The calls of eight jobs have begun. The others wait for lookups, or for their turns.
+    let limit = TimeLimit::new();
+    let given_up = loop {
+        pass(&api, millis(500)).await;
+        let delayed = in_state("delayed").await;
+        if !delayed.is_empty() {
+            break delayed;
+        }
+        limit.check(|| "no job gives way".to_owned());
+        limit.pause().await;
+    };
+    assert!(given_up.iter().all(|job| job["attempts"] == 0 && job["history"].is_null()), "{given_up:?}");
+    let called: Vec<Value> =
+        in_state("reserved").await.into_iter().filter(|job| job["attempts"] == 1).collect();
+    assert!(called.len() >= 8, "{called:?}");
 }
 
 async fn a_job_whose_topic_is_paused_while_names_are_looked_up_is_not_called(engine: Engine) {

@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -158,4 +159,23 @@ async fn endless_answers_at_full_speed_cost_little_memory_and_delay_no_other_cal
     let cost = peak_memory_bytes(server.pid()).saturating_sub(before);
     println!("{sent} bytes of interim answers, {cost} bytes of memory");
     assert!(cost < MOST_BYTES, "{cost} bytes of memory");
+}
+
+/// An endpoint that sends without a pause does not keep the server from its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_ends_calls_to_endpoints_that_send_interim_answers_at_full_speed() {
+    let home = Home::embedded_in_memory();
+    let mut server = home.start();
+    let (kind, figures) = (&KINDS[0], Arc::<Figures>::default());
+    let url = start_endpoint(kind, figures.clone()).await;
+    // The timeout is longer than any wait of a test.
+    add_jobs(&server, "flood", &url, "10m", CALLS);
+    wait_until_open(&server, &figures, CALLS).await;
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().0.code(), Some(0), "{}", server.log());
+    let server = home.start();
+    for n in 0..CALLS {
+        let job = call(&server, "GET", &format!("/jobs/flood-{n}"), &Value::Null, 200);
+        assert_eq!((&job["state"], &job["attempts"]), (&json!("reserved"), &json!(1)), "{job}");
+    }
 }
