@@ -267,6 +267,37 @@ mod tests {
     }
 
     #[test]
+    fn a_client_is_told_why_a_server_that_answers_does_nothing() {
+        let unfit = format!("{UNFIT}: it evicts keys (maxmemory-policy is allkeys-lru)");
+        let replica = format!("Redis at 10.0.0.5:6379: the connection ended: {READ_ONLY_REPLICA}");
+        for (text, words) in [
+            ("MISCONF Redis is configured to save RDB snapshots, but", "cannot save to its disk (MISCONF)"),
+            ("NOREPLICAS Not enough good replicas to write.", "too few replicas are connected (NOREPLICAS)"),
+            ("LOADING Redis is loading the dataset in memory", "is loading its data (LOADING)"),
+            ("BUSY Redis is busy running a script.", "is busy with a script (BUSY)"),
+            ("MASTERDOWN Link with MASTER is down", "a replica without its primary (MASTERDOWN)"),
+            ("CLUSTERDOWN The cluster is down", "Cluster is down (CLUSTERDOWN)"),
+            ("ERR max number of clients reached", "has too many clients (maxclients)"),
+            ("NOPERM: its user lacks permissions", "lacks permissions at Redis"),
+            ("ERR The user executing the script can't run this command", "lacks permissions at Redis"),
+            ("NOAUTH Authentication required.", "refuses the user or password"),
+            ("WRONGPASS invalid username-password pair", "refuses the user or password"),
+            ("DENIED Redis is running in protected mode", "refuses the user or password"),
+            (MOVED_AWAY, MOVED_AWAY),
+            (replica.as_str(), READ_ONLY_REPLICA),
+            (unfit.as_str(), "maxmemory-policy is allkeys-lru"),
+        ] {
+            let fault = CallFault::Refused(text.to_owned());
+            assert!(fault.is_refusal(), "{text}");
+            let Error::Refused { reason, .. } = fault.into_error() else { panic!("{text}") };
+            assert!(reason.contains(words), "{text}: {reason}");
+            assert!(!reason.contains("10.0.0.5"), "it names no address: {reason}");
+        }
+        let silent = CallFault::Transient("the connection failed: Connection refused".to_owned());
+        assert!(!silent.is_refusal() && matches!(silent.into_error(), Error::Unavailable(_)));
+    }
+
+    #[test]
     fn errors_are_described_for_people() {
         let described = |kind, text: &'static str| describe_error(&FredError::new(kind, text));
         let refused = "Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }";
