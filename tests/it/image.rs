@@ -5,6 +5,8 @@
 //! that `.dockerignore` lets through, with a `cargo` in their path that installs nothing, parses the whole manifest and
 //! compiles one small dependency.
 
+mod compose;
+
 use std::{
     collections::BTreeMap,
     fs,

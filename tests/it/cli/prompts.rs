@@ -204,6 +204,23 @@ fn long_work_shows_how_far_it_is_on_a_terminal() {
 }
 
 #[test]
+fn a_row_of_dead_letters_is_cut_to_the_width_of_the_terminal() {
+    let cli = Cli::start();
+    cli.succeed(&["add", "mail", "--id", "a"]);
+    let popped: serde_json::Value =
+        serde_json::from_str(&cli.succeed(&["pop", "mail", "--wait", "20s"])).expect("is a job");
+    let receipt = popped["receipt"].as_str().expect("has a receipt");
+    cli.succeed(&["bury", "a", "--receipt", receipt, "--reason", &"a long reason ".repeat(30)]);
+    for columns in [60, 100] {
+        let left = Terminal::start(cli.command(&["dead", "ls", "mail"]), columns, 24).wait();
+        let row = left.text.trim_end();
+        assert!(row.starts_with("a  died ") && row.ends_with('…'), "{left:?}");
+        assert_eq!(row.chars().count(), usize::from(columns), "{left:?}");
+    }
+    assert!(cli.server.stop().success());
+}
+
+#[test]
 fn secrets_do_not_go_to_a_terminal() {
     let cli = Cli::start();
     add_jobs(&cli);
