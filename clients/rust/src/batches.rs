@@ -9,7 +9,8 @@ use crate::{
     client::Client,
     durations::{duration, some_duration},
     error::{Error, Refusal},
-    model::{BatchItem, PopRequest, ReservedJob},
+    jobs::{Reason, Ttr},
+    model::{BatchItem, PopRequest, ReleaseRequest, ReservedJob},
     new_job::NewJob,
     request::{Repeat, Request},
 };
@@ -36,6 +37,15 @@ struct Finish<'a> {
     id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     receipt: Option<&'a str>,
+}
+
+/// What the holder of a job asks for.
+#[derive(Serialize)]
+struct Holding<'a, T> {
+    id: &'a str,
+    receipt: &'a str,
+    #[serde(flatten)]
+    more: T,
 }
 
 /// The calls as data, for callers that send them with [`Client::send`] and read the response themselves.
@@ -80,6 +90,45 @@ impl Client {
     pub async fn finish_batch(&self, jobs: &[(&str, Option<&str>)]) -> Result<Vec<BatchItem>, Error> {
         let finished: Vec<_> = jobs.iter().map(|&(id, receipt)| Finish { id, receipt }).collect();
         let call = Request::post("batch finish", "/batch/finish").json(&Jobs { jobs: finished });
+        self.items(call, jobs.len()).await
+    }
+
+    /// Returns up to 1,000 reserved jobs to the queue, each with its receipt. A repeat may say 409 of what the first attempt
+    /// released.
+    pub async fn release_batch(
+        &self,
+        jobs: &[(&str, &str)],
+        release: &ReleaseRequest,
+    ) -> Result<Vec<BatchItem>, Error> {
+        self.hold_batch("release", jobs, release).await
+    }
+
+    /// Extends up to 1,000 reservations to now plus `ttr`, or plus each job's own TTR.
+    pub async fn touch_batch(
+        &self,
+        jobs: &[(&str, &str)],
+        ttr: Option<Duration>,
+    ) -> Result<Vec<BatchItem>, Error> {
+        self.hold_batch("touch", jobs, &Ttr { ttr }).await
+    }
+
+    /// Makes up to 1,000 reserved jobs dead letters. A repeat may say 409 of what the first attempt buried.
+    pub async fn bury_batch(
+        &self,
+        jobs: &[(&str, &str)],
+        reason: Option<&str>,
+    ) -> Result<Vec<BatchItem>, Error> {
+        self.hold_batch("bury", jobs, &Reason { reason }).await
+    }
+
+    async fn hold_batch(
+        &self,
+        step: &str,
+        jobs: &[(&str, &str)],
+        more: &impl Serialize,
+    ) -> Result<Vec<BatchItem>, Error> {
+        let held: Vec<_> = jobs.iter().map(|&(id, receipt)| Holding { id, receipt, more }).collect();
+        let call = Request::post("batch", format!("/batch/{step}")).json(&Jobs { jobs: held });
         self.items(call, jobs.len()).await
     }
 

@@ -23,15 +23,15 @@ struct Holding<'a, T> {
 }
 
 #[derive(Serialize)]
-struct Ttr {
+pub(crate) struct Ttr {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    ttr: Option<Duration>,
+    pub ttr: Option<Duration>,
 }
 
 #[derive(Serialize)]
-struct Reason<'a> {
+pub(crate) struct Reason<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
+    pub reason: Option<&'a str>,
 }
 
 /// The calls as data, for callers that send them with [`Client::send`] and read the response themselves.

@@ -4,8 +4,8 @@
 use std::{fs, path::Path, time::Duration};
 
 use linger_client::{
-    Client, Due, Error, JobPatch, NewJob, Options, PopRequest, ReleaseRequest, ServerUrl, TimelineRequest,
-    TopicSort, TopicsRequest, Trust,
+    BatchItem, Client, Due, Error, JobPatch, NewJob, Options, PopRequest, ReleaseRequest, ServerUrl,
+    TimelineRequest, TopicSort, TopicsRequest, Trust,
 };
 use serde_json::value::RawValue;
 
@@ -126,6 +126,15 @@ async fn the_calls_for_batches_topics_and_the_server_work() {
     assert_eq!(reserved.len(), 2);
     let reserved_ids: Vec<_> =
         reserved.iter().map(|job| (job.id.as_str(), Some(job.receipt.as_str()))).collect();
+    let held: Vec<_> = reserved.iter().map(|job| (job.id.as_str(), job.receipt.as_str())).collect();
+    let statuses = |items: Vec<BatchItem>| items.iter().map(|item| item.status).collect::<Vec<_>>();
+    let touched = client.touch_batch(&held, Some(MINUTE)).await.expect("is answered");
+    assert_eq!(statuses(touched), [200, 200]);
+    let buried = client.bury_batch(&held[1..], Some("no such customer")).await.expect("is answered");
+    assert_eq!(statuses(buried), [200]);
+    let release = ReleaseRequest { due: Some(Due::Delay(MINUTE)), reason: Some("later".to_owned()) };
+    let released = client.release_batch(&held[1..], &release).await.expect("is answered");
+    assert_eq!(released[0].refusal.as_ref().map(|refusal| refusal.code.as_str()), Some("lease_lost"));
     let finished = client.finish_batch(&reserved_ids[..1]).await.expect("is answered");
     assert_eq!((finished[0].status, finished[0].id.as_deref()), (204, Some(reserved_ids[0].0)));
     let deleted = client.delete_batch(&[reserved_ids[1].0, "c"]).await.expect("is answered");

@@ -28,7 +28,7 @@ const MIN_WAIT: Duration = Duration::from_millis(250);
 
 /// How much longer than a call may take its followers wait for it to end: it began before they came, and its fault says
 /// more than that it was not in time.
-const GRACE: Duration = Duration::from_millis(250);
+const GRACE: Duration = Duration::from_secs(1);
 
 /// A kind of call that several callers can share.
 #[async_trait]
