@@ -128,9 +128,10 @@ fn a_queue_survives_on_a_full(disk: Disk) {
     assert_eq!(worker.set(99), Outcome::Done);
     assert_eq!(worker.pause("pause"), Outcome::Done);
     let patched = patch_until_refused(&mut worker);
-    // Of 64 MiB: the last patch began above them, and what it wrote may be in the log and in the file.
+    // Of 64 MiB: the last patches began above them, and the log has up to 16 MiB before it is emptied, which take up as much in
+    // the file, too.
     let free = free_bytes(&namespace);
-    assert!(free > 48 << 20, "patches used up min_free: {free} bytes are left");
+    assert!(free > 32 << 20, "patches used up min_free: {free} bytes are left");
     fill_except(&namespace, 30, "filler-first");
     assert_growth_is_refused(&mut worker, &Worker::new("other", 0, server.address, &ledger));
     assert_ready_and_short(&server);
