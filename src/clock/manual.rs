@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::{Clock, ClockTrust, MAX_BEHIND_MS, PreciseTimer, micros_behind};
+use super::{Clock, ClockTrust, PreciseTimer, micros_behind};
 use crate::job::Timestamp;
 
 /// A clock that moves only when it is advanced. Sleepers wake when it reaches their time.
@@ -82,7 +82,7 @@ impl Clock for ManualClock {
 
     fn is_trusted(&self) -> bool {
         let state = self.lock();
-        state.wall_ahead_ms >= -MAX_BEHIND_MS && self.trust.is_given(state.now_us)
+        self.trust.is_given_ahead(state.now_us, state.wall_ahead_ms)
     }
 
     async fn sleep(&self, duration: Duration) {

@@ -71,9 +71,6 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// A machine's clock that is further behind than this was wrong, or is.
-const MAX_BEHIND_MS: i64 = 60_000;
-
 /// By how many microseconds `now_us` is before `floor`; 0 if it is not.
 fn micros_behind(floor: Timestamp, now_us: i64) -> i64 {
     floor.as_millis().saturating_mul(1_000).saturating_sub(now_us).max(0)

@@ -12,7 +12,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{Clock, ClockTrust, MAX_BEHIND_MS, PreciseTimer, micros_behind};
+use super::{Clock, ClockTrust, PreciseTimer, micros_behind};
 use crate::job::Timestamp;
 
 /// Wall-clock time at start plus elapsed `CLOCK_BOOTTIME`.
@@ -68,7 +68,7 @@ impl Clock for SystemClock {
     }
 
     fn is_trusted(&self) -> bool {
-        self.wall_ahead_ms() >= -MAX_BEHIND_MS && self.trust.is_given(self.now_micros())
+        self.trust.is_given_ahead(self.now_micros(), self.wall_ahead_ms())
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one place that sleeps")]

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// A step of a clock that is shorter than this is a correction.
+/// A longer step of a clock is no correction, and a clock that is further behind the store was wrong, or is.
 const LONGEST_CORRECTION_US: i64 = 60_000_000;
 /// For how long a clock is not trusted after a step.
 const DOUBT_US: i64 = 3_600_000_000;
@@ -16,11 +16,16 @@ pub struct ClockTrust {
 }
 
 impl ClockTrust {
-    /// Tells that the clock moved by `step_us` against the time that elapses, which is `now_us`.
+    /// Takes note that the clock moved by `step_us` against the time that elapses, which is `now_us`.
     pub fn moved(&self, step_us: i64, now_us: i64) {
         if step_us.saturating_abs() > LONGEST_CORRECTION_US {
             self.doubted_until_us.store(now_us.saturating_add(DOUBT_US), Ordering::Relaxed);
         }
+    }
+
+    /// Whether the machine's clock, which is so far ahead of the time that elapses, may decide what cannot be undone.
+    pub(super) fn is_given_ahead(&self, now_us: i64, ahead_ms: i64) -> bool {
+        ahead_ms >= -LONGEST_CORRECTION_US / 1_000 && self.is_given(now_us)
     }
 
     /// Whether it may decide what cannot be undone.

@@ -152,16 +152,15 @@ impl Runner {
         let by = Actor::abridged(&request.by);
         let results = self.store.change(changes.clone(), by.as_ref()).await?;
         let (mut changed, mut skipped) = (0, 0);
-        for (change, result) in changes.iter().zip(results) {
-            match result {
-                false => skipped += 1,
-                true => {
-                    changed += 1;
-                    self.count_event(change, by.as_ref());
-                    if request.may_meet_again() {
-                        walk.changed.insert(hash(&change.seen.id));
-                    }
-                }
+        for (change, is_changed) in changes.iter().zip(results) {
+            if !is_changed {
+                skipped += 1;
+                continue;
+            }
+            changed += 1;
+            self.count_event(change, by.as_ref());
+            if request.may_meet_again() {
+                walk.changed.insert(hash(&change.seen.id));
             }
         }
         self.operation.update(|progress| {

@@ -153,7 +153,7 @@ async fn requeues_and_new_due_times_are_remembered_with_their_actor(fixture: Sto
     add(store, delayed("a", seconds(100))).await;
     let patch = |due| Patch { due, max_attempts: Some(1), ..Patch::default() };
     store
-        .patch(ALL, &id("a"), patch(None), Some(&actor("nobody")))
+        .patch(ALL, &id("a"), patch(None), Some(&actor("admin")))
         .await
         .expect("patches")
         .expect("is not refused");

@@ -27,7 +27,7 @@ impl ServerClocks {
         Some(if clock.trust.is_given(now_us) { ClockTrust::latest(now_us + clock.ahead_us) } else { 0 })
     }
 
-    /// Tells what the server's clock showed a moment ago. After a failover it is the clock of another machine.
+    /// Takes note of what the server's clock showed a moment ago. After a failover it is the clock of another machine.
     pub fn saw(&self, group: &[Shard], server_us: i64, now_us: i64) {
         let Some(first) = group.iter().min() else { return };
         let ahead_us = server_us - now_us;
