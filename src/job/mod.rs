@@ -41,7 +41,7 @@ pub use history::{AttemptEnd, History, HistoryEntry, HistoryEvent};
 pub use model::{
     Delay, Due, DueKind, Job, JobState, MAX_ATTEMPTS_LIMIT, Reason, Reserved, State, Ttr, ValueError,
 };
-pub use names::{JobId, NameError, OperationId, Receipt, Topic};
+pub use names::{JobId, NameError, OperationId, Receipt, ScheduleName, Topic};
 pub use network::{AddressPolicy, AddressRange, Network, NetworkError};
 pub use new_job::{Fingerprint, NewJob};
 pub use outlet::{HostNumber, Outlet};

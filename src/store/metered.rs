@@ -10,12 +10,13 @@ use tokio::sync::Notify;
 use super::{
     AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, JobFilter, JobPage,
     JobRecord, ListPosition, Notice, NoticeContent, NoticeKind, Notices, Order, Outcome, Promoted,
-    PurgeCursor, PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline,
-    TopicConfig, TopicStats, TopicStore, TopicValues, Updated, Verified, Wait,
+    PurgeCursor, PurgeSlice, Put, RecordReader, Reservation, Result, ScheduleChange, ScheduleOutcome,
+    SchedulePage, ScheduleStore, Span, Step, Store, StoreSpace, Timeline, TopicConfig, TopicStats,
+    TopicStore, TopicValues, Updated, Verified, Wait,
 };
 use crate::{
     clock::Clock,
-    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Topic, TopicFilter},
+    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, ScheduleName, Topic, TopicFilter},
     metrics::QueueMetrics,
 };
 
@@ -214,5 +215,28 @@ impl Notices for Metered {
 
     async fn delete(&self, kind: NoticeKind, id: &str) -> Result<()> {
         self.timed("delete_notice", self.store.notices().delete(kind, id)).await
+    }
+}
+
+#[async_trait]
+impl ScheduleStore for Metered {
+    async fn schedule(&self, name: &ScheduleName) -> Result<SchedulePage> {
+        self.timed("schedule", self.store.schedule(name)).await
+    }
+
+    async fn schedules(&self, after: Option<&ScheduleName>, limit: usize) -> Result<SchedulePage> {
+        self.timed("schedules", self.store.schedules(after, limit)).await
+    }
+
+    async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
+        self.timed("due_schedules", self.store.due_schedules(limit)).await
+    }
+
+    async fn change_schedules(&self, changes: Vec<ScheduleChange>) -> Result<Vec<ScheduleOutcome>> {
+        self.timed("change_schedules", self.store.change_schedules(changes)).await
+    }
+
+    fn run_id(&self, name: &ScheduleName, stem: &str) -> JobId {
+        self.store.run_id(name, stem)
     }
 }

@@ -15,6 +15,7 @@ mod rate_limit;
 mod records;
 pub mod redis;
 mod request;
+pub(crate) mod schedules;
 mod step;
 mod topic_values;
 mod view;
@@ -37,6 +38,10 @@ pub use outcome::{
 pub use rate_limit::Allowed;
 pub use records::{JobRecord, Put, RecordPage, RecordReader, TopicRecord};
 pub use request::{AddJob, Claim, FinishJob, Patch, PurgeCursor, Release, Requeue, Wait};
+pub use schedules::{
+    PreviousRun, ScheduleChange, ScheduleChanged, ScheduleContent, ScheduleOutcome, SchedulePage,
+    ScheduleRefusal, ScheduleRun, ScheduleStore, StoredSchedule,
+};
 pub use step::{Applied, Step, StepAction, Steps};
 pub use topic_values::{TopicStore, TopicUpdates, TopicValues, Updated};
 pub use view::{Minute, Span, Timeline, Totals};
@@ -122,7 +127,7 @@ pub struct EngineInfo {
 ///    from expiring. The moment follows from the due time that an add, a patch, a requeue or a change of a listed job sets, and
 ///    no other step moves it.
 #[async_trait]
-pub trait Store: TopicStore + std::fmt::Debug + 'static {
+pub trait Store: TopicStore + ScheduleStore + std::fmt::Debug + 'static {
     /// Describes the engine.
     fn info(&self) -> EngineInfo;
 

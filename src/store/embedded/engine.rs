@@ -5,6 +5,7 @@
 
 mod list;
 mod moving;
+mod schedules;
 mod stop;
 
 use std::{

@@ -1,6 +1,7 @@
 //! The engine as a [`Store`]: which part performs which operation.
 
 mod moving;
+mod schedules;
 mod stop;
 mod tasks;
 

@@ -14,6 +14,8 @@
 //! | `{p:k}:timeline` | HASH of `m` or `h`, the number of a minute or hour since the epoch in four bytes, and topic, to the number of delayed jobs due in it |
 //! | `{p:k}:ready:<outlet>` | LIST of generation, moment and id |
 //! | `{p:k}:dead:<topic>` | ZSET of dead ids by moment of death |
+//! | `{p:k}:schedules` | HASH of the names of schedules to their contents (`scripts/schedules.lua`) |
+//! | `{p:k}:agenda` | ZSET of the names of schedules by next moment |
 //! | `{p:k}:mark` | written before a `WAIT`, so that it covers everything before it |
 //! | `{p}:meta` | HASH of format, number of shards, the seed of host numbers, and what tells this store from others (`scripts/get_layout.lua`) |
 //! | `{p}:notices` | HASH of `o` (operation), `s` (request to stop one), `p` (process) or `w` (a client reads the figures of all processes) and an id, to the moment when it was written in six bytes and a text |
@@ -26,7 +28,7 @@ use bytes::Bytes;
 use fred::{bytes_utils::Str, types::Key, util::redis_keyslot};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::job::{JobId, Outlet, State, Topic};
+use crate::job::{JobId, Outlet, ScheduleName, State, Topic};
 
 /// A shard's number, from 0.
 pub type Shard = u16;
@@ -89,6 +91,8 @@ pub struct ShardKeys {
     pub timeline: Key,
     /// In the order of [`INDEXES`].
     indexes: [Key; INDEXES.len()],
+    pub schedules: Key,
+    pub agenda: Key,
     pub mark: Key,
 }
 
@@ -105,6 +109,8 @@ impl ShardKeys {
             broken,
             timeline,
             indexes: INDEXES.map(|index| key(index.name)),
+            schedules: key("schedules"),
+            agenda: key("agenda"),
             mark: key("mark"),
             tag,
         }
@@ -202,7 +208,7 @@ impl Keys {
         let outlet = name.strip_prefix("ready:").map(Outlet::parse).or(name.strip_prefix("dead:").map(dead));
         match (outlet, name) {
             (Some(Some(outlet)), _) => KeyOwner::Outlet(shard, outlet),
-            (None, "mark") => KeyOwner::Shard,
+            (None, "mark" | "schedules" | "agenda") => KeyOwner::Shard,
             (None, _) if OTHER_KEYS.contains(&name) => KeyOwner::Shard,
             (None, _) if INDEXES.iter().any(|index| index.name == name) => KeyOwner::Shard,
             (Some(None) | None, _) => KeyOwner::Unknown,
@@ -225,7 +231,16 @@ impl Keys {
 
     /// The shard of a job. Part of the layout: with another hash no job would be found.
     pub fn shard_of(&self, id: &JobId) -> Shard {
-        let shard = xxh3_64(id.as_str().as_bytes()) % self.shards.len() as u64;
+        self.shard_of_text(id.as_str())
+    }
+
+    /// The shard of a schedule.
+    pub fn shard_of_schedule(&self, name: &ScheduleName) -> Shard {
+        self.shard_of_text(name.as_str())
+    }
+
+    fn shard_of_text(&self, text: &str) -> Shard {
+        let shard = xxh3_64(text.as_bytes()) % self.shards.len() as u64;
         Shard::try_from(shard).expect("there are at most 256 shards")
     }
 

@@ -24,6 +24,7 @@ mod rates;
 mod records;
 mod reserving;
 mod returning;
+mod schedules;
 mod secrets;
 mod steps;
 mod timeline;

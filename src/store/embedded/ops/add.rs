@@ -5,7 +5,7 @@ use super::{
     write_txn::WriteTxn,
 };
 use crate::{
-    job::{Attributes, History, Timestamp, TopicFilter},
+    job::{Attributes, Due, DueKind, History, Timestamp, TopicFilter},
     store::{
         AddJob, Added, Outcome, Refusal, Result,
         embedded::{
@@ -21,11 +21,13 @@ use crate::{
 /// See [`crate::store::Store::add`]. Without disk space, a repeated add is still recognised.
 pub(crate) fn add(txn: &mut WriteTxn<'_>, jobs: &[AddJob]) -> SqlResult<Result<Vec<Outcome<Added>>>> {
     // A refusal applies to every new job, so either all or none of them are added.
-    let added: SqlResult<Vec<Result<_>>> = jobs.iter().map(|job| into_outcome(add_one(txn, job))).collect();
+    let added: SqlResult<Vec<Result<_>>> =
+        jobs.iter().map(|job| into_outcome(add_one(txn, job, false))).collect();
     added.map(|added| added.into_iter().collect())
 }
 
-fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> Attempted<Added> {
+/// Adds a job. With `keeps_moment` its due time is the moment that is asked for although it has passed.
+pub(super) fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob, keeps_moment: bool) -> Attempted<Added> {
     if let Some(found) = txn.find(&TopicFilter::ALL, &job.id)? {
         let stored = txn.to_job(found.job_ref, &found.content);
         return if found.content.head.fingerprint == job.fingerprint {
@@ -57,7 +59,10 @@ fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob) -> Attempted<Added> {
     };
     job.spec.encode_extensible(&mut head.other);
     head.set_callback_host(&txn.db.store_head().store.0);
-    txn.set_due(&mut head, job.due);
+    match job.due {
+        Due::At(moment) if keeps_moment => head.set_due(moment, DueKind::Moment),
+        due => txn.set_due(&mut head, due),
+    }
     head.count_expiry();
     if txn.expires_first(&head) {
         return Err(Refusal::ExpiresFirst.into());

@@ -7,6 +7,7 @@
 //! | `lease` | one row beside a record exactly while it is reserved: attempts, since when, until when, by whom, receipt |
 //! | `dead` | dead letters by moment of death, indexed by topic |
 //! | `topic` | what is set for a topic and differs from the defaults, as tagged values |
+//! | `schedule` | the schedules by name, with the next moment, by which there is an index |
 //! | `meta` | `clock`, its high-water mark; `run`, whether the last run ended cleanly; `head`: the store's id, its commits, its jobs; the mark of a move |
 //! | `broken` | records that could not be read, as they were found |
 //!
@@ -33,5 +34,6 @@ pub(super) mod key;
 mod leases;
 pub(super) mod meta;
 pub(super) mod records;
+pub(super) mod schedules;
 pub(super) mod schema;
 mod topics;

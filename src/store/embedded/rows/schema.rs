@@ -40,6 +40,15 @@ const TABLES: &str = "
     );
 ";
 
+/// Stores of earlier versions get it when they are opened for writing.
+const SCHEDULES: &str = "
+    -- Schedules. next_ms: when something is to be done next. checksum: of the row, see `checksum.rs`.
+    CREATE TABLE schedule (
+        name TEXT PRIMARY KEY, next_ms INTEGER, text BLOB NOT NULL, checksum BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX schedule_by_next ON schedule (next_ms) WHERE next_ms IS NOT NULL;
+";
+
 /// Opens `path` for writing or checkpointing, creating the file when it is missing or empty. Refuses files of other
 /// programs and formats that this build does not know.
 pub(crate) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
@@ -54,6 +63,7 @@ pub(crate) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
         create(&conn).map_err(sqlite)?;
     }
     identify(&conn, path)?;
+    add_schedules(&conn).map_err(sqlite)?;
     check_schema(&conn, path)?;
     if use_write_ahead_log(&conn).map_err(sqlite)? != "wal" {
         return Err(OpenError::Io {
@@ -175,10 +185,24 @@ fn create(conn: &Connection) -> rusqlite::Result<()> {
          BEGIN IMMEDIATE;
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {FORMAT};
-         {TABLES}"
+         {TABLES}{SCHEDULES}"
     ))?;
     meta::create(conn)?;
     conn.execute_batch("COMMIT")
+}
+
+/// Adds the table of the schedules to a store of an earlier version.
+fn add_schedules(conn: &Connection) -> rusqlite::Result<()> {
+    if has_schedules(conn)? {
+        return Ok(());
+    }
+    conn.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEDULES} COMMIT"))
+}
+
+/// Whether the store has the table of the schedules, which one of an earlier version that was never opened since has not.
+pub(crate) fn has_schedules(conn: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE name IN ('schedule', 'schedule_by_next')";
+    Ok(conn.query_row(sql, [], |row| row.get::<_, i64>(0))? > 0)
 }
 
 /// Refuses a file with another schema.
@@ -194,6 +218,9 @@ fn check_schema(conn: &Connection, path: &Path) -> Result<(), OpenError> {
 pub(crate) fn differences(conn: &Connection) -> rusqlite::Result<Vec<String>> {
     let new = Connection::open_in_memory()?;
     new.execute_batch(TABLES)?;
+    if has_schedules(conn)? {
+        new.execute_batch(SCHEDULES)?;
+    }
     let (ours, mut found) = (objects(&new)?, objects(conn)?);
     let mut differences = Vec::new();
     for (name, sql) in ours {

@@ -37,6 +37,8 @@ const EXPIRES: u8 = 2;
 const ABSOLUTE: u64 = 1;
 /// Added to that if the job is not to be stored: only a repeat is recognised.
 const PAUSED: u64 = 2;
+/// Added to that if the job is due at its moment although that has passed.
+const KEEPS_MOMENT: u64 = 4;
 
 /// The receipt of a reservation.
 pub type ReceiptBytes = [u8; 16];
@@ -44,6 +46,15 @@ pub type ReceiptBytes = [u8; 16];
 /// The record of a job to add. The script fills in the fields that depend on the server's clock: `due`
 /// holds the delay or the moment, `created` which of the two, and the moment of the expiry is 0.
 pub fn encode_new(job: &AddJob, host: Option<HostNumber>, generation: u32) -> Bytes {
+    encode_add(job, host, generation, 0)
+}
+
+/// The record of a job to add for the run of a schedule: it is due at its moment although that has passed.
+pub fn encode_run(job: &AddJob, host: Option<HostNumber>, generation: u32) -> Bytes {
+    encode_add(job, host, generation, KEEPS_MOMENT)
+}
+
+fn encode_add(job: &AddJob, host: Option<HostNumber>, generation: u32, more_flags: u64) -> Bytes {
     let (outlet, body) = (outlet_name(job, host), job.body.as_bytes());
     let mut attributes = Attributes::default();
     job.spec.encode(&mut attributes);
@@ -66,7 +77,7 @@ pub fn encode_new(job: &AddJob, host: Option<HostNumber>, generation: u32) -> By
     raw.put_u32(generation);
     raw.put_uint(due_ms, 6);
     raw.put_u32(0);
-    raw.put_uint(kind + if job.is_paused { PAUSED } else { 0 }, 6);
+    raw.put_uint(kind + if job.is_paused { PAUSED } else { 0 } + more_flags, 6);
     raw.put_uint(as_millis(job.spec.ttr.as_duration()), 4);
     raw.put_uint(u64::from(job.spec.max_attempts), 3);
     raw.put_slice(&job.fingerprint.0);

@@ -81,6 +81,7 @@ pub mod read;
 pub mod records;
 pub mod reserve;
 mod reserve_round;
+pub mod schedules;
 mod server_clocks;
 pub mod settings;
 pub mod shard_reserve;

@@ -62,7 +62,7 @@ macro_rules! scripts {
 }
 
 scripts! {
-    Add "add" [RECORD, SHARD, EXPIRY],
+    Add "add" [RECORD, SHARD, EXPIRY, ADDING],
     Reserve "reserve" [RECORD, SHARD, EXPIRY],
     Cancel "cancel" [RECORD, SHARD, MOVES],
     Finish "finish" [RECORD, SHARD, SCOPE],
@@ -76,6 +76,10 @@ scripts! {
     Promote "promote" [RECORD, SHARD, MOVES, HISTORY, INDEXES],
     Purge "purge" [RECORD, SHARD, MOVES, SCAN],
     Put "put" [RECORD, SHARD, MOVES, INDEXES],
+    RunSchedules "run_schedules" [RECORD, SHARD, MOVES, ADDING, SCHEDULES],
+    UpdateSchedules "update_schedules" [RECORD, SHARD, MOVES, ADDING, SCHEDULES],
+    DueSchedules "due_schedules" [RECORD],
+    ListSchedules "list_schedules" [RECORD],
     ScanIds "scan_ids" [SCAN],
     Records "records" [],
     Compact "compact" [RECORD, SHARD],
@@ -138,6 +142,8 @@ const INDEXES: &str = include_str!("indexes.lua");
 const AUDIT: &str = include_str!("audit.lua");
 const EXPIRY: &str = include_str!("expiry.lua");
 const MOVES: &str = concat!(include_str!("expiry.lua"), include_str!("transitions.lua"));
+const ADDING: &str = include_str!("adding.lua");
+const SCHEDULES: &str = include_str!("schedules.lua");
 const HISTORY: &str = include_str!("history.lua");
 const SCOPE: &str = include_str!("scope.lua");
 const HOLDER: &str = include_str!("reservation.lua");
@@ -242,7 +248,8 @@ fn commands<'a>(text: &'a str, functions: &[&str]) -> BTreeSet<&'a str> {
 
 /// Every command that the engine sends or that a script runs.
 pub fn all_commands() -> BTreeSet<&'static str> {
-    let preludes = [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER, SETTINGS, LISTING, SCAN, AUDIT];
+    let preludes =
+        [RECORD, SHARD, MOVES, ADDING, SCHEDULES, HISTORY, SCOPE, HOLDER, SETTINGS, LISTING, SCAN, AUDIT];
     let texts = SOURCES.iter().map(|(_, source, _)| *source).chain(preludes);
     let scripted = texts.flat_map(|text| commands(text, &["call('", "attempt('"]));
     scripted.chain(SENT).collect()
@@ -296,105 +303,4 @@ end"
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_script_declares_its_flags_first() {
-        for (at, (script, source, preludes)) in SOURCES.iter().enumerate() {
-            assert_eq!(*script as usize, at, "the table is in the order of the enum");
-            assert!(
-                assemble(source, preludes).starts_with("#!lua"),
-                "{script:?} could be stopped in the middle when memory is full"
-            );
-        }
-    }
-
-    #[test]
-    fn every_script_that_needs_the_indexes_has_them_written() {
-        for (script, source, preludes) in SOURCES {
-            let text = assemble(source, preludes);
-            assert!(!text.contains("-- written:"), "{script:?}");
-            if *script == Script::Promote {
-                for written in [
-                    "\nlocal DUE, LEASES, DEAD_BY_TIME, EXPIRIES = KEYS[6], KEYS[7], KEYS[8], KEYS[9]\n",
-                    " EXPIRIES = KEYS[at + 6], KEYS[at + 7], KEYS[at + 8], KEYS[at + 9]\n",
-                    "\nif state == RESERVED then return LEASES end\n",
-                    "{ name = 'due', key = KEYS[at + 6], state = DELAYED, moment = 'due' },\n",
-                ] {
-                    assert!(text.contains(written), "{written}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn only_scripts_that_need_memory_are_refused_when_it_is_full() {
-        let refused: Vec<Script> = SOURCES
-            .iter()
-            .filter(|(_, source, _)| source.lines().next() == Some("#!lua"))
-            .map(|(script, ..)| *script)
-            .collect();
-        assert_eq!(
-            refused,
-            [Script::Add, Script::Patch, Script::Put, Script::UpdateTopic, Script::InitLayout]
-        );
-    }
-
-    /// Call rates and notices are those of the servers that run, and move nowhere.
-    #[test]
-    fn every_script_that_changes_jobs_or_settings_checks_the_fence() {
-        let unchecked = SOURCES.iter().filter(|(_, source, preludes)| {
-            let text = assemble(source, preludes);
-            !text.starts_with("#!lua flags=no-writes") && text.matches("refuse_fenced(").count() < 2
-        });
-        assert_eq!(
-            unchecked.map(|(script, ..)| *script).collect::<Vec<_>>(),
-            [
-                Script::ExpireReplaySlots,
-                Script::InitLayout,
-                Script::MarkShard,
-                Script::AcceptLayout,
-                Script::CompleteLayout,
-                Script::MissStore,
-                Script::SetFence,
-                Script::SetMoveMark,
-                Script::Allow,
-                Script::GiveBackCalls,
-                Script::PutNotice,
-                Script::DeleteNotice,
-                Script::CheckPermissions,
-            ]
-        );
-    }
-
-    #[test]
-    fn every_writing_script_checks_its_permissions_first() {
-        for (script, source, preludes) in SOURCES {
-            let text = assemble(source, preludes);
-            let writes = !text.starts_with("#!lua flags=no-writes")
-                && !matches!(script, Script::CheckWrites | Script::CheckPermissions);
-            assert_eq!(writes, text.contains("local function denied()"), "{script:?}");
-            let mentions = writes.then(|| text.matches("denied()").count());
-            assert!(
-                mentions.is_none_or(|times| times == 2),
-                "{script:?} defines the function and calls it once"
-            );
-        }
-        let (_, finish, preludes) = &SOURCES[Script::Finish as usize];
-        let finish = assemble(finish, preludes);
-        for name in ["HDEL", "HINCRBY", "HSET", "ZREM"] {
-            assert!(finish.contains(&format!("may('{name}', key)")), "{name}");
-        }
-        assert!(!finish.contains("may('PUBLISH'"), "an announcement may be refused");
-    }
-
-    #[test]
-    fn every_command_is_known() {
-        let all = all_commands();
-        for name in ["HSETNX", "LPOP", "PUBLISH", "TIME", "UNLINK", "WAIT"] {
-            assert!(all.contains(name), "{name}");
-        }
-        assert!(all.iter().all(|name| name.bytes().all(|b| b.is_ascii_uppercase())), "{all:?}");
-    }
-}
+mod tests;

@@ -4,12 +4,13 @@ use std::sync::{Arc, atomic::Ordering};
 
 use async_trait::async_trait;
 use linger::{
-    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Topic, TopicFilter},
+    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, ScheduleName, Topic, TopicFilter},
     store::{
         AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, JobFilter, JobPage, JobRecord,
         ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader,
-        Reservation, Result, Span, Step, StepAction, Store, Timeline, TopicConfig, TopicStats, TopicStore,
-        TopicUpdates, TopicValues, Updated, Verified, Wait,
+        Reservation, Result, ScheduleChange, ScheduleOutcome, SchedulePage, ScheduleStore, Span, Step,
+        StepAction, Store, Timeline, TopicConfig, TopicStats, TopicStore, TopicUpdates, TopicValues, Updated,
+        Verified, Wait,
     },
 };
 
@@ -188,5 +189,28 @@ impl TopicStore for FailingStore {
             self.inner.put_settings(topic, first).await?;
         }
         self.call("update_topic", self.inner.update_topic(topic, expected, values)).await
+    }
+}
+
+#[async_trait]
+impl ScheduleStore for FailingStore {
+    async fn schedule(&self, name: &ScheduleName) -> Result<SchedulePage> {
+        self.call("schedule", self.inner.schedule(name)).await
+    }
+
+    async fn schedules(&self, after: Option<&ScheduleName>, limit: usize) -> Result<SchedulePage> {
+        self.call("schedules", self.inner.schedules(after, limit)).await
+    }
+
+    async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
+        self.call("due_schedules", self.inner.due_schedules(limit)).await
+    }
+
+    async fn change_schedules(&self, changes: Vec<ScheduleChange>) -> Result<Vec<ScheduleOutcome>> {
+        self.call("change_schedules", self.inner.change_schedules(changes)).await
+    }
+
+    fn run_id(&self, name: &ScheduleName, stem: &str) -> JobId {
+        self.inner.run_id(name, stem)
     }
 }

@@ -4,6 +4,7 @@
 mod list;
 mod notices;
 mod records;
+mod schedules;
 mod steps;
 mod store;
 
@@ -19,12 +20,12 @@ use linger::{
     clock::Clock,
     job::{
         Actor, AttemptEnd, Attributes, Body, DueKind, Fingerprint, History, HistoryEntry, HistoryEvent,
-        HostNumber, Job, JobId, JobState, Origin, Outlet, Reason, Receipt, Reserved, State, Timestamp, Topic,
-        TopicFilter,
+        HostNumber, Job, JobId, JobState, Origin, Outlet, Reason, Receipt, Reserved, ScheduleName, State,
+        Timestamp, Topic, TopicFilter,
     },
     store::{
         AddJob, Added, Claim, FinishJob, Listener, MoveKind, NoticeKind, Outcome, Refusal, Reservation,
-        Store, TopicConfig, TopicStats,
+        ScheduleContent, Store, TopicConfig, TopicStats,
     },
 };
 
@@ -53,6 +54,7 @@ struct Content {
     arrivals: u64,
     /// By kind and id: when it was written, and its text.
     notices: BTreeMap<(NoticeKind, String), (Timestamp, Bytes)>,
+    schedules: BTreeMap<ScheduleName, ScheduleContent>,
 }
 
 impl Content {

@@ -1,0 +1,32 @@
+//! The schedules of the store.
+
+use async_trait::async_trait;
+
+use super::Redis;
+use crate::{
+    job::{JobId, ScheduleName},
+    store::{Result, ScheduleChange, ScheduleOutcome, SchedulePage, ScheduleStore, redis::ops::schedules},
+};
+
+#[async_trait]
+impl ScheduleStore for Redis {
+    async fn schedule(&self, name: &ScheduleName) -> Result<SchedulePage> {
+        schedules::get(&self.shards, name).await
+    }
+
+    async fn schedules(&self, after: Option<&ScheduleName>, limit: usize) -> Result<SchedulePage> {
+        schedules::list(&self.shards, after, limit).await
+    }
+
+    async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
+        schedules::due(&self.shards, limit).await
+    }
+
+    async fn change_schedules(&self, changes: Vec<ScheduleChange>) -> Result<Vec<ScheduleOutcome>> {
+        schedules::change(&self.shards, &self.notifier, changes).await
+    }
+
+    fn run_id(&self, name: &ScheduleName, stem: &str) -> JobId {
+        schedules::run_id(&self.shards, name, stem)
+    }
+}

@@ -1,0 +1,269 @@
+//! Schedules. Each is on the shard of its name, and so are the jobs of its runs, so that one script changes both.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use fred::types::Key;
+use futures_util::future::try_join_all;
+
+use crate::{
+    job::{Due, HostNumber, JobId, Outlet, ScheduleName, State, Timestamp, TopicFilter},
+    store::{
+        AddJob, PreviousRun, Refusal, Result, ScheduleChange, ScheduleChanged, ScheduleContent,
+        ScheduleOutcome, SchedulePage, ScheduleRefusal, ScheduleRun, StoredSchedule,
+        redis::{
+            codec::record,
+            connection::call::ScriptCall,
+            coordination::{
+                notifier::Notifier,
+                shards::{OUTLET_CHANGES_LIMIT, Shards, outlet_keeps_changing},
+            },
+            indexed::{Indexed, in_order},
+            keys::{Shard, ShardKeys},
+            ops::read,
+            reply::{Reply, unexpected},
+            scripts::Script,
+        },
+    },
+};
+
+/// Most schedules that one run of the script changes, so that none blocks Redis for long.
+const SLICE: usize = 50;
+const NEXT_BYTES: usize = 6;
+
+/// See [`crate::store::ScheduleStore::schedule`].
+pub async fn get(shards: &Shards, name: &ScheduleName) -> Result<SchedulePage> {
+    let group = [shards.keys.shard_of_schedule(name)];
+    list_in(shards, &group, "", 1, name.as_str()).await
+}
+
+/// See [`crate::store::ScheduleStore::schedules`].
+pub async fn list(shards: &Shards, after: Option<&ScheduleName>, limit: usize) -> Result<SchedulePage> {
+    let after = after.map_or("", ScheduleName::as_str);
+    let groups = shards.groups();
+    let parts = groups.iter().map(|group| list_in(shards, group, after, limit, ""));
+    let mut page = join(try_join_all(parts).await?);
+    page.schedules.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    page.schedules.truncate(limit);
+    Ok(page)
+}
+
+async fn list_in(
+    shards: &Shards,
+    group: &[Shard],
+    after: &str,
+    limit: usize,
+    only: &str,
+) -> Result<SchedulePage> {
+    let call = shards.read(Script::ListSchedules, group, keys(shards, group, |keys| [&keys.schedules]));
+    let call = call.arg(shards.now_arg()).arg(after).arg(count_arg(limit)).arg(only);
+    let mut reply = Reply::new(shards.call(call).await?)?;
+    let now = Timestamp::from_millis(reply.int()?);
+    Ok(SchedulePage { schedules: decode_schedules(reply)?, now, next_in: None })
+}
+
+/// See [`crate::store::ScheduleStore::due_schedules`].
+pub async fn due(shards: &Shards, limit: usize) -> Result<SchedulePage> {
+    let groups = shards.groups();
+    let of_shard = limit.div_ceil(usize::from(shards.keys.count()));
+    Ok(join(try_join_all(groups.iter().map(|group| due_in(shards, group, of_shard))).await?))
+}
+
+async fn due_in(shards: &Shards, group: &[Shard], limit: usize) -> Result<SchedulePage> {
+    let keys = keys(shards, group, |keys| [&keys.agenda, &keys.schedules]);
+    let call = shards.read(Script::DueSchedules, group, keys).arg(shards.now_arg()).arg(count_arg(limit));
+    let mut reply = Reply::new(shards.call(call).await?)?;
+    let (now, next) = (Timestamp::from_millis(reply.int()?), reply.text()?);
+    let next = next.parse().ok().map(|next| Timestamp::from_millis(next).since(now));
+    Ok(SchedulePage { schedules: decode_schedules(reply)?, now, next_in: next })
+}
+
+/// The schedules of several servers. Of their clocks the slowest decides, so that none is early anywhere.
+fn join(pages: Vec<SchedulePage>) -> SchedulePage {
+    let now = pages.iter().map(|page| page.now).min().unwrap_or(Timestamp::from_millis(0));
+    let next_in = pages.iter().filter_map(|page| page.next_in).min();
+    SchedulePage { schedules: pages.into_iter().flat_map(|page| page.schedules).collect(), now, next_in }
+}
+
+/// See [`crate::store::ScheduleStore::change_schedules`].
+pub async fn change(
+    shards: &Shards,
+    notifier: &Notifier,
+    changes: Vec<ScheduleChange>,
+) -> Result<Vec<ScheduleOutcome>> {
+    let count = changes.len();
+    let mut parts: BTreeMap<Shard, Indexed<ScheduleChange>> = BTreeMap::new();
+    for (index, change) in changes.into_iter().enumerate() {
+        parts.entry(shards.keys.shard_of_schedule(&change.name)).or_default().push((index, change));
+    }
+    let changed = parts.into_iter().map(|(shard, changes)| async move {
+        let mut outcomes = Vec::with_capacity(changes.len());
+        for slice in changes.chunks(SLICE) {
+            outcomes.extend(change_on(shards, notifier, shard, slice).await?);
+        }
+        Ok(outcomes)
+    });
+    Ok(in_order(count, try_join_all(changed).await?))
+}
+
+/// Changes schedules of one shard. A job that gives way may be in the list of an outlet whose keys the call does not have: then
+/// its reply names the outlet.
+async fn change_on(
+    shards: &Shards,
+    notifier: &Notifier,
+    shard: Shard,
+    changes: &[(usize, ScheduleChange)],
+) -> Result<Indexed<ScheduleOutcome>> {
+    let (mut left, mut outcomes) = (Vec::with_capacity(changes.len()), Vec::with_capacity(changes.len()));
+    for (index, change) in changes {
+        // The job of an earlier run may be on another shard: it was moved here from a store with another number of shards.
+        let skips = previous_elsewhere(shards, shard, change).await?;
+        left.push((*index, change, skips));
+    }
+    let outlet = |run: &ScheduleRun| Outlet { topic: run.job.topic.clone(), host: host(shards, &run.job) };
+    let runs = changes.iter().filter_map(|(_, change)| change.run.as_ref());
+    let mut outlets: BTreeSet<Outlet> = runs.map(outlet).collect();
+    for _ in 0..OUTLET_CHANGES_LIMIT {
+        if left.is_empty() {
+            return Ok(outcomes);
+        }
+        let needs_room = |change: &ScheduleChange| change.run.is_some() || change.expected.is_none();
+        let script = if left.iter().any(|(_, change, _)| needs_room(change)) {
+            Script::RunSchedules
+        } else {
+            Script::UpdateSchedules
+        };
+        let slot = shards.replay_slots.acquire(shard);
+        let known: Vec<&Outlet> = outlets.iter().collect();
+        let mut call = shards.change(script, shard, Some(&slot), &known);
+        let keys = shards.keys.shard(shard);
+        call.keys.extend([keys.schedules.clone(), keys.agenda.clone()]);
+        for (_, change, skips) in &left {
+            call = add_change(call, shards, change, *skips);
+        }
+        let mut reply = Reply::new(shards.call_acknowledged(call).await?)?;
+        shards.report_set_aside(shard, reply.count()?);
+        let mut moved = Vec::new();
+        for (index, change, skips) in left {
+            let code = reply.bytes()?;
+            match decode_outcome(&code) {
+                Some(outcome) => {
+                    if let (Ok(ScheduleChanged::Done { .. }), Some(run)) = (&outcome, &change.run) {
+                        notifier.ready_on(&outlet(run), shard);
+                        notifier.due_in(std::time::Duration::ZERO);
+                    }
+                    outcomes.push((index, outcome));
+                }
+                None => {
+                    let name = code.strip_prefix(b"M").and_then(|name| std::str::from_utf8(name).ok());
+                    outlets.insert(name.and_then(Outlet::parse).ok_or_else(|| unexpected("an outlet"))?);
+                    moved.push((index, change, skips));
+                }
+            }
+        }
+        left = moved;
+    }
+    if left.is_empty() { Ok(outcomes) } else { Err(outlet_keeps_changing()) }
+}
+
+/// Whether a run is left out because of a job on another shard, which is read before the step.
+async fn previous_elsewhere(shards: &Shards, shard: Shard, change: &ScheduleChange) -> Result<bool> {
+    let Some(PreviousRun::Skips(id, _)) = change.run.as_ref().and_then(|run| run.previous.as_ref()) else {
+        return Ok(false);
+    };
+    if shards.keys.shard_of(id) == shard {
+        return Ok(false);
+    }
+    let job = read::get(shards, &TopicFilter::ALL, id).await?;
+    Ok(job.is_some_and(|job| job.state() != State::Dead))
+}
+
+/// Adds the arguments of a change. With `is_skipped` the content for a run that is left out is stored.
+fn add_change(call: ScriptCall, shards: &Shards, change: &ScheduleChange, is_skipped: bool) -> ScriptCall {
+    let ScheduleChange { name, expected, content, run } = change;
+    let instead = match run.as_ref().and_then(|run| run.previous.as_ref()) {
+        Some(PreviousRun::Skips(_, instead)) => Some(instead),
+        Some(PreviousRun::GivesWay(_)) | None => None,
+    };
+    let call = call.arg(name.as_str()).bytes_arg(encode_content(expected.as_ref()));
+    let Some(ScheduleRun { job, previous }) = run.as_ref().filter(|_| !is_skipped) else {
+        let stored = if is_skipped { instead } else { content.as_ref() };
+        let call = call.bytes_arg(encode_content(stored));
+        return (0..6).fold(call, |call, _| call.arg(""));
+    };
+    let record = record::encode_run(job, host(shards, job), rand::random());
+    let due = match job.due {
+        Due::At(moment) => moment.as_millis(),
+        Due::After(_) => 0,
+    };
+    let (kind, previous) = match previous {
+        Some(PreviousRun::Skips(id, _)) => ("s", id.as_str()),
+        Some(PreviousRun::GivesWay(id)) => ("g", id.as_str()),
+        None => ("", ""),
+    };
+    let call = call.bytes_arg(encode_content(content.as_ref())).arg(job.id.as_str()).bytes_arg(record);
+    call.arg(due).arg(kind).arg(previous).bytes_arg(encode_content(instead))
+}
+
+/// The host of a job's own callback.
+fn host(shards: &Shards, job: &AddJob) -> Option<HostNumber> {
+    job.spec.callback.as_ref().map(|callback| shards.host_number(callback.url.origin()))
+}
+
+/// The outcome in a reply of `scripts/schedules.lua`; `None` if the call lacked the keys of an outlet.
+fn decode_outcome(code: &Bytes) -> Option<ScheduleOutcome> {
+    match code.first() {
+        Some(b'D') => Some(Ok(ScheduleChanged::Done { gave_way: false })),
+        Some(b'G') => Some(Ok(ScheduleChanged::Done { gave_way: true })),
+        Some(b'S') => Some(Ok(ScheduleChanged::Skipped)),
+        Some(b'F') => Some(Err(ScheduleRefusal::Differs)),
+        Some(b'Y') => Some(Err(ScheduleRefusal::Early)),
+        Some(b'X') => Some(Err(ScheduleRefusal::Job(Refusal::ExpiresFirst))),
+        Some(b'P') => Some(Err(ScheduleRefusal::Job(Refusal::IntakePaused))),
+        _ => None,
+    }
+}
+
+/// A content as it is stored; empty for none.
+fn encode_content(content: Option<&ScheduleContent>) -> Bytes {
+    let Some(ScheduleContent { next, text }) = content else { return Bytes::new() };
+    let mut stored = BytesMut::with_capacity(NEXT_BYTES + text.len());
+    stored.put_uint(next.map_or(0, |next| next.as_millis().unsigned_abs()), NEXT_BYTES);
+    stored.put_slice(text);
+    stored.freeze()
+}
+
+fn decode_content(stored: &Bytes) -> Option<ScheduleContent> {
+    let next = stored.first_chunk::<NEXT_BYTES>()?;
+    let next = next.iter().fold(0_i64, |next, byte| next << 8 | i64::from(*byte));
+    let next = (next > 0).then(|| Timestamp::from_millis(next));
+    Some(ScheduleContent { next, text: stored.slice(NEXT_BYTES..) })
+}
+
+/// The schedules in the rest of a reply. One that cannot be read does not run; `linger verify` names it.
+fn decode_schedules(mut reply: Reply) -> Result<Vec<StoredSchedule>> {
+    let mut schedules = Vec::with_capacity(reply.len() / 2);
+    while !reply.is_empty() {
+        let (name, stored) = (reply.bytes()?, reply.bytes()?);
+        let parsed = std::str::from_utf8(&name).ok().and_then(|name| ScheduleName::parse(name).ok());
+        match parsed.zip(decode_content(&stored)) {
+            Some((name, content)) => schedules.push(StoredSchedule { name, content }),
+            None => tracing::error!(?name, "the schedule cannot be read; it does not run"),
+        }
+    }
+    Ok(schedules)
+}
+
+fn count_arg(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Some keys of each shard.
+fn keys<const N: usize>(shards: &Shards, group: &[Shard], of: impl Fn(&ShardKeys) -> [&Key; N]) -> Vec<Key> {
+    group.iter().flat_map(|shard| of(shards.keys.shard(*shard)).map(Clone::clone)).collect()
+}
+
+/// The id of a run's job on the shard of its schedule.
+pub fn run_id(shards: &Shards, name: &ScheduleName, stem: &str) -> JobId {
+    crate::store::schedules::run_id_beside(name, stem, shards.keys.count())
+}
