@@ -50,4 +50,5 @@ pub use self::{
     app::App,
     edge::{Edge, HttpOptions},
     routes::{protocol, router},
+    wire::schedules::read_template,
 };

@@ -19,7 +19,7 @@ use super::{
         RouteKind, RouteSpec,
     },
     errors::Problem,
-    handlers::{batch, bulk, dead, jobs, lists, operations, pop, secrets, timeline, topics},
+    handlers::{batch, bulk, dead, jobs, lists, operations, pop, schedules, secrets, timeline, topics},
     native::{Native, too_many_connections},
     ui, unknown_path,
 };
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
-fn table() -> [Route; 46] {
+fn table() -> [Route; 54] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
         get("/jobs", Of(Read), lists::jobs),
@@ -52,6 +52,14 @@ fn table() -> [Route; 46] {
         get("/bulk", Of(Read), bulk::list),
         get("/bulk/{id}", Of(Read), bulk::get),
         post("/bulk/{id}/stop", Of(Admin), bulk::stop),
+        get("/schedules", Of(Read), schedules::list),
+        get("/schedules/{name}", Of(Read), schedules::get),
+        put("/schedules/{name}", Of(Admin), schedules::put),
+        delete("/schedules/{name}", Of(Admin), schedules::delete),
+        get("/schedules/{name}/next", Of(Read), schedules::next),
+        post("/schedules/{name}/pause", Of(Admin), schedules::pause),
+        post("/schedules/{name}/resume", Of(Admin), schedules::resume),
+        post("/schedules/{name}/run", Of(Admin), schedules::run),
         get("/timeline", Of(Read), timeline::get),
         get("/stats", AllTopics(Read), timeline::stats),
         get("/topics", Of(Read), topics::list),

@@ -20,6 +20,7 @@ mod network;
 mod new_job;
 mod outlet;
 mod retry;
+pub mod schedule;
 mod signing_secret;
 mod spec;
 mod surrogates;

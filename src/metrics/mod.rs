@@ -16,6 +16,7 @@ mod log;
 mod process;
 mod queue;
 mod recent;
+mod schedules;
 mod spans;
 mod store_info;
 mod store_reading;
@@ -37,6 +38,7 @@ pub use labels::{MAX_TOPICS, TopicUsage};
 pub use log::LogMetrics;
 pub use queue::QueueMetrics;
 pub use recent::{EventSummary, EventsByTopic, RecentEvents};
+pub use schedules::{RunOutcome, ScheduleMetrics, ScheduleProblem};
 pub use spans::SpanMetrics;
 pub use store_reading::StoreReading;
 

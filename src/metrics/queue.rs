@@ -22,6 +22,7 @@ use super::{
     event::Event,
     labels::{TopicLabel, TopicLabels, TopicUsage, shared_label},
     recent::RecentEvents,
+    schedules::ScheduleMetrics,
     store_reading::{StoreCollector, StoreReading},
     topic_gauge::{TopicGauge, TopicValues},
 };
@@ -54,6 +55,8 @@ pub struct QueueMetrics {
     pub recent: Arc<RecentEvents>,
     /// Of callbacks. Their topics share the labels.
     pub callbacks: CallbackMetrics,
+    /// Of schedules.
+    pub schedules: ScheduleMetrics,
 }
 
 /// Label of a limit.
@@ -93,6 +96,7 @@ impl QueueMetrics {
             labels: Arc::default(),
             recent: Arc::default(),
             callbacks: CallbackMetrics::register(registry),
+            schedules: ScheduleMetrics::register(registry),
         };
         for (event, name, help) in Event::ALL {
             registry.register(name, help, metrics.events[event as usize].clone());

@@ -146,6 +146,26 @@ pub enum Error {
     /// Another bulk operation has this id; nothing happened.
     #[error("another bulk operation has this id; choose another one, or repeat that request as it was")]
     OperationExists,
+    /// The caller's topics have no schedule with this name.
+    #[error("no schedule has this name")]
+    ScheduleNotFound,
+    /// A schedule of a topic that the caller may not use has this name; nothing happened.
+    #[error("another schedule has this name; choose another one")]
+    ScheduleExists,
+    /// The schedule was changed since the caller read it; nothing happened.
+    #[error("the schedule has revision {revision}, not {expected}: it was changed since; read it again")]
+    RevisionDiffers {
+        /// The revision that the caller expected.
+        expected: u64,
+        /// The one that it has; 0 if there is no schedule.
+        revision: u64,
+    },
+    /// There are as many schedules as there may be; nothing happened.
+    #[error("there are {limit} schedules already, which is the most; delete one first")]
+    TooManySchedules {
+        /// Most schedules.
+        limit: usize,
+    },
     /// The server is shutting down; nothing happened, but a purge may have deleted a part of its jobs.
     #[error("the server is shutting down; send this again to another one, or once it is back")]
     Draining,
@@ -223,6 +243,10 @@ impl Error {
             Self::TooManyOperations { .. } => "too_many_operations",
             Self::OperationNotFound => "operation_not_found",
             Self::OperationExists => "operation_exists",
+            Self::ScheduleNotFound => "schedule_not_found",
+            Self::ScheduleExists => "schedule_exists",
+            Self::RevisionDiffers { .. } => "revision_differs",
+            Self::TooManySchedules { .. } => "too_many_schedules",
             Self::Draining => "draining",
             Self::Unavailable(_) | Self::Refused { .. } | Self::Damaged(_) | Self::Stopped(_) => {
                 "store_unavailable"

@@ -66,7 +66,7 @@ impl Queue {
     }
 
     /// Checks a job against the limits and fills in the defaults of its topic.
-    fn resolve(&self, job: NewJob) -> Result<AddJob> {
+    pub(super) fn resolve(&self, job: NewJob) -> Result<AddJob> {
         let (limit, got) = (self.limits.max_body, job.body.as_bytes().len());
         if got > limit {
             return Err(Error::BodyTooLarge { limit, got });

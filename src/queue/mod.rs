@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! jobs, topics, pop/, callbacks/, bulk/, views/   the operations: steps of jobs, settings, deliveries, calls, many jobs, figures
+//! schedules/                                      recurring jobs: changes by clients, and the runs
 //! service                                         the queue itself: its parts, background tasks and shutdown
 //! timer, health, ended, spans, limits, error      what the operations share
 //! ```
@@ -75,6 +76,7 @@ mod holds;
 mod jobs;
 mod limits;
 mod pop;
+mod schedules;
 mod service;
 mod spans;
 mod timer;
@@ -91,6 +93,7 @@ pub use error::{Error, HiddenHeaders, Result};
 pub use jobs::AddOutcome;
 pub use limits::Limits;
 pub use pop::{Pop, delivery::Delivery};
+pub use schedules::{MAX_SCHEDULES, MAX_TEMPLATE, PutEffect, ScheduleList, ScheduleView, TemplateReader};
 pub use service::{Queue, StoreEvents};
 pub use topics::TopicView;
 pub use views::{

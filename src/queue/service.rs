@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
@@ -27,6 +28,7 @@ use super::{
 use crate::{
     clock::Clock,
     job::{Outlet, Topic},
+    messages::failure_log::FailureLog,
     metrics::QueueMetrics,
     store::{Degraded, EngineInfo, Listener, Metered, Move, Store},
     traces::Tracer,
@@ -53,6 +55,9 @@ pub struct Queue {
     pub(super) purges: Arc<Purges>,
     pub(super) ended: Arc<EndedJobs>,
     pub(super) processes: Arc<Processes>,
+    /// Wakes the runner of schedules when this process has changed one.
+    pub(super) schedule_changed: Notify,
+    pub(super) unreadable_schedules: FailureLog,
     draining: AtomicBool,
     tasks: TaskTracker,
 }
@@ -158,6 +163,8 @@ impl Queue {
             outlet_listener: OnceLock::new(),
             tracer,
             ended,
+            schedule_changed: Notify::new(),
+            unreadable_schedules: FailureLog::default(),
             draining: AtomicBool::new(false),
             store,
             clock,

@@ -75,6 +75,10 @@ impl Running {
         let tasks = BackgroundTasks::default();
         let timer_queue = queue.clone();
         tasks.spawn(Stage::Supporting, "timer", |stop| async move { timer_queue.run_timer(stop).await });
+        let schedule_queue = queue.clone();
+        tasks.spawn(Stage::Serving, "schedules", |stop| async move {
+            schedule_queue.run_schedules(http::read_template, stop).await;
+        });
         let watched_queue = queue.clone();
         tasks.spawn(Stage::Supporting, "store watch", |stop| async move {
             watched_queue.watch_store(stop).await;

@@ -228,6 +228,10 @@ impl ScheduleStore for Metered {
         self.timed("schedules", self.store.schedules(after, limit)).await
     }
 
+    async fn schedule_count(&self) -> Result<usize> {
+        self.timed("schedule_count", self.store.schedule_count()).await
+    }
+
     async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
         self.timed("due_schedules", self.store.due_schedules(limit)).await
     }

@@ -105,6 +105,9 @@ pub trait ScheduleStore: Send + Sync {
     /// Up to `limit` schedules by name, after `after`.
     async fn schedules(&self, after: Option<&ScheduleName>, limit: usize) -> Result<SchedulePage>;
 
+    /// How many schedules there are.
+    async fn schedule_count(&self) -> Result<usize>;
+
     /// Schedules whose next moment has come, the earliest first; on Redis those of each shard. At least one if there are any,
     /// and about `limit` at most.
     async fn due_schedules(&self, limit: usize) -> Result<SchedulePage>;

@@ -64,7 +64,11 @@ impl From<Error> for Problem {
             | Error::SecretNotFound
             | Error::TooManyOperations { .. }
             | Error::OperationNotFound
-            | Error::OperationExists => {}
+            | Error::OperationExists
+            | Error::ScheduleNotFound
+            | Error::ScheduleExists
+            | Error::RevisionDiffers { .. }
+            | Error::TooManySchedules { .. } => {}
         }
         problem
     }
@@ -77,7 +81,8 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::JobEnded(_)
         | Error::TopicNotFound
         | Error::SecretNotFound
-        | Error::OperationNotFound => StatusCode::NOT_FOUND,
+        | Error::OperationNotFound
+        | Error::ScheduleNotFound => StatusCode::NOT_FOUND,
         Error::JobExists { .. }
         | Error::LeaseLost
         | Error::NotReserved
@@ -89,7 +94,10 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::IntakePaused
         | Error::TooManySecrets
         | Error::TooManyOperations { .. }
-        | Error::OperationExists => StatusCode::CONFLICT,
+        | Error::OperationExists
+        | Error::ScheduleExists
+        | Error::TooManySchedules { .. } => StatusCode::CONFLICT,
+        Error::RevisionDiffers { .. } => StatusCode::PRECONDITION_FAILED,
         Error::BodyTooLarge { .. } | Error::BatchTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         Error::ReceiptRequired
         | Error::CallbackNotAllowed { .. }

@@ -9,6 +9,7 @@ pub mod jobs;
 pub mod lists;
 pub mod operations;
 pub mod pop;
+pub mod schedules;
 pub mod secrets;
 pub mod timeline;
 pub mod topics;

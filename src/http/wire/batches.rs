@@ -24,7 +24,7 @@ pub fn new_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<NewJob>>
     let jobs = batch(open_add(bytes, Problem::invalid_request)?, "jobs", limits)?;
     Ok(batch_items(jobs, "jobs", |raw, pointer, max_faults, id| {
         let mut fields = open(Fields::parse(raw, pointer, max_faults), Problem::invalid_job)?;
-        *id = fields.optional("id", values::job_id);
+        *id = fields.optional("id", values::new_job_id);
         job_definition(fields, id.clone(), bytes, limits)
     }))
 }

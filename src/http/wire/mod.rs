@@ -14,6 +14,7 @@ pub mod listed;
 pub mod parameters;
 pub mod requests;
 pub mod responses;
+pub mod schedules;
 pub mod stats;
 mod suggestions;
 pub mod trace;

@@ -14,7 +14,7 @@ use crate::{
         access,
         errors::{Fault, Faults, MAX_FAULTS, Problem},
     },
-    job::{JobId, OperationId, SecretId, Topic},
+    job::{JobId, OperationId, ScheduleName, SecretId, Topic},
 };
 
 /// The query's parameters. A handler reads those that it knows and then calls [`finish`](Self::finish).
@@ -47,6 +47,9 @@ pub struct JobPath(pub JobId);
 
 /// The topic in the path, which the caller's token covers.
 pub struct TopicPath(pub Topic);
+
+/// The name of a schedule in the path.
+pub struct SchedulePath(pub ScheduleName);
 
 /// The id of a bulk operation in the path.
 pub struct OperationPath(pub OperationId);
@@ -235,6 +238,15 @@ impl<S: Send + Sync> FromRequestParts<S> for OperationPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let id = |text: &str| OperationId::parse(text).map_err(|error| error.to_string());
         path_parameter(parts, state, "id", id).await.map(Self)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for SchedulePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let name = |text: &str| ScheduleName::parse(text).map_err(|error| error.to_string());
+        path_parameter(parts, state, "name", name).await.map(Self)
     }
 }
 

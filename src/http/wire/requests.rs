@@ -69,7 +69,7 @@ pub(super) fn read<'a, T>(
 /// The body of an add.
 pub fn new_job(bytes: &Bytes, limits: &Limits) -> Result<NewJob, Problem> {
     let mut fields = open_add(bytes, Problem::invalid_job)?;
-    let id = fields.optional("id", values::job_id);
+    let id = fields.optional("id", values::new_job_id);
     job_definition(fields, id, bytes, limits)
 }
 

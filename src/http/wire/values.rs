@@ -15,6 +15,9 @@ use crate::job::{
     TimeError, Timestamp, Topic, Ttr, ValueError, format_seconds, parse_duration,
 };
 
+/// What the ids of the jobs of schedules begin with: by the clock, and by a client.
+const RESERVED_PREFIXES: [&str; 2] = ["cron:", "run:"];
+
 /// The value, or how to correct it.
 pub type ParseResult<T> = Result<T, String>;
 
@@ -195,6 +198,14 @@ pub fn job_id(raw: &RawValue) -> ParseResult<JobId> {
 
 pub fn job_id_text(text: &str) -> ParseResult<JobId> {
     JobId::parse(text).map_err(|error| error.to_string())
+}
+
+/// The id of a job to add.
+pub fn new_job_id(raw: &RawValue) -> ParseResult<JobId> {
+    let id = job_id(raw)?;
+    let reserved = RESERVED_PREFIXES.into_iter().find(|prefix| id.as_str().starts_with(prefix));
+    reserved
+        .map_or(Ok(id), |prefix| Err(format!("must not begin with \"{prefix}\": the jobs of schedules do")))
 }
 
 pub fn topic(raw: &RawValue) -> ParseResult<Topic> {

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     clock::Clock,
-    job::{Delay, JobId, Receipt},
+    job::{Delay, JobId, Receipt, schedule::schedule_of_run},
     metrics::{Event, QueueMetrics},
     store::{self, Reservation, Steps, Store},
     traces::Tracer,
@@ -114,6 +114,11 @@ impl Delivery {
                 let topic = reservation.job.topic.as_str();
                 context.metrics.count(Event::Delivered, topic, 1);
                 context.metrics.reserved(topic, reservation.waited);
+                if reservation.job.attempts == 1
+                    && let Some(schedule) = schedule_of_run(&reservation.job.id)
+                {
+                    context.metrics.schedules.delivered(schedule, reservation.late);
+                }
                 context.trace(reservation);
             }
         }

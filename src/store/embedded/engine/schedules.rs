@@ -20,6 +20,10 @@ impl ScheduleStore for EmbeddedStore {
         self.run(move |txn| ops::schedules(txn, after.as_ref(), limit)).await
     }
 
+    async fn schedule_count(&self) -> Result<usize> {
+        self.run(|txn| txn.db.schedule_count()).await
+    }
+
     async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
         self.run(move |txn| ops::due_schedules(txn, limit)).await
     }

@@ -49,6 +49,12 @@ impl Db {
         select.query_map(params![after, sql_limit(limit)], read)?.collect()
     }
 
+    /// How many schedules there are.
+    pub fn schedule_count(&self) -> SqlResult<usize> {
+        let count: i64 = self.conn().query_row("SELECT count(*) FROM schedule", [], |row| row.get(0))?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
     /// Up to `limit` schedules whose next moment is `now` or earlier, by that moment.
     pub fn due_schedules(&self, now: Timestamp, limit: usize) -> SqlResult<Vec<ReadSchedule>> {
         let sql = format!("{COLUMNS} WHERE next_ms <= ?1 ORDER BY next_ms LIMIT ?2");

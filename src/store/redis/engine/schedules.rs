@@ -18,6 +18,10 @@ impl ScheduleStore for Redis {
         schedules::list(&self.shards, after, limit).await
     }
 
+    async fn schedule_count(&self) -> Result<usize> {
+        schedules::count(&self.shards).await
+    }
+
     async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
         schedules::due(&self.shards, limit).await
     }

@@ -62,6 +62,19 @@ async fn list_in(
     Ok(SchedulePage { schedules: decode_schedules(reply)?, now, next_in: None })
 }
 
+/// See [`crate::store::ScheduleStore::schedule_count`].
+pub async fn count(shards: &Shards) -> Result<usize> {
+    let groups = shards.groups();
+    let counts = groups.iter().map(|group| count_in(shards, group));
+    Ok(try_join_all(counts).await?.into_iter().sum())
+}
+
+async fn count_in(shards: &Shards, group: &[Shard]) -> Result<usize> {
+    let call = shards.read(Script::CountSchedules, group, keys(shards, group, |keys| [&keys.schedules]));
+    let count = Reply::new(shards.call(call).await?)?.count()?;
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
 /// See [`crate::store::ScheduleStore::due_schedules`].
 pub async fn due(shards: &Shards, limit: usize) -> Result<SchedulePage> {
     let groups = shards.groups();

@@ -80,6 +80,7 @@ scripts! {
     UpdateSchedules "update_schedules" [RECORD, SHARD, MOVES, ADDING, SCHEDULES],
     DueSchedules "due_schedules" [RECORD],
     ListSchedules "list_schedules" [RECORD],
+    CountSchedules "count_schedules" [RECORD],
     ScanIds "scan_ids" [SCAN],
     Records "records" [],
     Compact "compact" [RECORD, SHARD],

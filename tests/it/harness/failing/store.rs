@@ -202,6 +202,10 @@ impl ScheduleStore for FailingStore {
         self.call("schedules", self.inner.schedules(after, limit)).await
     }
 
+    async fn schedule_count(&self) -> Result<usize> {
+        self.call("schedule_count", self.inner.schedule_count()).await
+    }
+
     async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
         self.call("due_schedules", self.inner.due_schedules(limit)).await
     }

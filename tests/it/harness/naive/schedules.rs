@@ -76,6 +76,10 @@ impl ScheduleStore for Naive {
         Ok(self.schedule_page(behind.take(limit)))
     }
 
+    async fn schedule_count(&self) -> Result<usize> {
+        Ok(self.content().schedules.len())
+    }
+
     async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
         let (content, now) = (self.content(), self.clock.now());
         let mut agenda: Vec<_> =
