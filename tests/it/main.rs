@@ -31,6 +31,7 @@ mod prove;
 mod queue;
 mod redis_engine;
 mod redis_tls;
+mod schedules;
 mod sentinel;
 mod simulation;
 mod tidy;

@@ -1,9 +1,8 @@
 //! Runs schedules: finds those that are due, decides what to do about each (`job::schedule::plan`), and has the store do it by
 //! comparison. Every process does, and for each run one of them is first.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::{TemplateReader, content::Content};
@@ -29,9 +28,6 @@ const MAX_SLEEP: Duration = Duration::from_secs(1);
 const EARLY: Duration = Duration::from_millis(10);
 /// First and longest pause after the store failed.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-
-/// Wakes the runner when a schedule was changed by this process.
-pub(in crate::queue) type ScheduleWaker = Arc<Notify>;
 
 /// What is done about a schedule, and what is needed to tell what came of it.
 struct Attempt {

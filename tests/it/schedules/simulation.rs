@@ -1,0 +1,223 @@
+//! Weeks of schedules over a real engine, by an injected clock: processes are killed before and after their calls take effect,
+//! freeze and wake late, and workers take their time. Whatever happens, no occurrence is added twice, and none is missed but by
+//! the rule of its schedule.
+//!
+//! A run depends on its seed alone, but for the order in which the processes' calls reach the store. The seeds are those of
+//! `crate::simulation`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use linger::{
+    http::read_template,
+    job::{
+        Timestamp,
+        schedule::{Missed, Overlap, ScheduleFields, run_id},
+    },
+    store::{Error, Reservation},
+};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tokio::task::JoinHandle;
+
+use super::{Fleet, by_pattern, every, schedule_name, without_suffix};
+use crate::{
+    harness::{
+        failing::{Failure, Fault, HungCalls},
+        jobs::*,
+        stores::Engine,
+    },
+    load::setting,
+};
+
+/// Seeds of each engine in the normal run.
+const SEEDS: u64 = 3;
+const STEPS: usize = 150;
+const PROCESSES: usize = 4;
+
+#[tokio::test]
+async fn weeks_on_the_embedded_engine() {
+    run_seeds(Engine::Embedded).await;
+}
+
+#[tokio::test]
+async fn weeks_on_redis() {
+    run_seeds(Engine::Redis).await;
+}
+
+async fn run_seeds(engine: Engine) {
+    let first = setting("LINGER_SIMULATION_SEED", rand::random::<u32>().into());
+    // `scripts/test --all` and `scripts/prove` run a hundredth of the seeds of the other simulation here.
+    let seeds = (setting("LINGER_SIMULATION_SEEDS", 100 * SEEDS) / 100).max(1);
+    println!("{seeds} seeds from LINGER_SIMULATION_SEED={first}");
+    for seed in (first..).take(usize::try_from(seeds).expect("is small")) {
+        println!("seed {seed}");
+        World::new(engine, seed).await.run().await;
+    }
+}
+
+struct World {
+    fleet: Fleet,
+    rng: StdRng,
+    /// Processes in a call that has not returned, and what holds it.
+    frozen: Vec<(Arc<HungCalls>, JoinHandle<()>)>,
+    held: Vec<Reservation>,
+    /// The ids of the jobs that were delivered, without suffixes.
+    seen: BTreeSet<String>,
+}
+
+impl World {
+    async fn new(engine: Engine, seed: u64) -> Self {
+        let fleet = Fleet::new(engine, PROCESSES).await;
+        let rng = StdRng::seed_from_u64(seed);
+        fleet.put("skip", by_pattern("*/20 * * * *")).await;
+        fleet.put("jitter", ScheduleFields { jitter: Some(seconds(600)), ..every(seconds(3_600)) }).await;
+        let allow = ScheduleFields {
+            overlap: Some(Overlap::Allow),
+            missed: Some(Missed::All),
+            ..every(seconds(1_260))
+        };
+        fleet.put("all", allow).await;
+        fleet
+            .put("replace", ScheduleFields { overlap: Some(Overlap::Replace), ..by_pattern("0 */3 * * *") })
+            .await;
+        fleet
+            .put("none", ScheduleFields { missed: Some(Missed::None), ..by_pattern("30 9 * * MON-FRI") })
+            .await;
+        Self { fleet, rng, frozen: Vec::new(), held: Vec::new(), seen: BTreeSet::new() }
+    }
+
+    async fn run(mut self) {
+        let began = self.fleet.fixture.now();
+        for _ in 0..STEPS {
+            self.step().await;
+        }
+        self.settle().await;
+        self.check(began).await;
+    }
+
+    async fn step(&mut self) {
+        // An outage of up to 20 hours, of which `missed: all` makes up for everything.
+        let longest = if self.rng.random_bool(0.1) { 72_000 } else { 4_000 };
+        self.fleet.fixture.clock.advance(seconds(self.rng.random_range(1..longest)));
+        for number in 0..PROCESSES {
+            if self.rng.random_bool(0.6) {
+                self.wake(number).await;
+            }
+        }
+        if self.rng.random_bool(0.5) && !self.frozen.is_empty() {
+            let (hung, process) = self.frozen.swap_remove(self.rng.random_range(0..self.frozen.len()));
+            hung.release();
+            process.await.expect("no process panics");
+        }
+        self.work().await;
+    }
+
+    /// Has a process run what is due. It may be killed around a call, or freeze before one.
+    async fn wake(&mut self, number: usize) {
+        let process = &self.fleet.processes[number];
+        let (kind, at) = (self.rng.random_range(0..10), self.rng.random_range(1..4));
+        let hung = HungCalls::new();
+        let (holds, mut calls) = (hung.clone(), 0);
+        process.store.choose_faults(Some(Box::new(move |called| {
+            calls += usize::from(called == "change_schedules");
+            if called != "change_schedules" || calls != at {
+                return Fault::default();
+            }
+            let killed = || Some(Failure::Error(Error::Unavailable("killed".to_owned())));
+            match kind {
+                0 => Fault { failure: killed(), ..Fault::default() },
+                1 => Fault { takes_effect: true, failure: killed(), ..Fault::default() },
+                2 => Fault { hung: Some(holds.clone()), ..Fault::default() },
+                _ => Fault::default(),
+            }
+        })));
+        let queue = process.queue.clone();
+        let mut runs = tokio::spawn(async move {
+            // A killed process has an error, and goes on with its next start.
+            let _ = queue.run_due_schedules(read_template).await;
+        });
+        tokio::select! {
+            ended = &mut runs => ended.expect("no process panics"),
+            () = crate::harness::wait::until(|| hung.hung_calls() > 0) => {
+                self.frozen.push((hung, runs));
+            }
+        }
+    }
+
+    async fn work(&mut self) {
+        let store = self.fleet.fixture.store.clone();
+        promote(&*store).await;
+        self.held
+            .retain(|held| held.job.reserved_until().is_some_and(|until| until > self.fleet.fixture.now()));
+        for held in std::mem::take(&mut self.held) {
+            if self.rng.random_bool(0.5) {
+                self.finish(&held).await;
+            } else {
+                self.held.push(held);
+            }
+        }
+        while let Some(reserved) = reserve_any(&*store).await {
+            if reserved.job.attempts == 1 {
+                let id = without_suffix(&reserved.job.id);
+                assert!(self.seen.insert(id.clone()), "{id} was added twice");
+            }
+            if self.rng.random_bool(0.7) {
+                self.finish(&reserved).await;
+            } else {
+                self.held.push(reserved);
+            }
+        }
+    }
+
+    async fn finish(&self, held: &Reservation) {
+        let ended = self.fleet.fixture.store.finish(ALL, finish(&held.job.id, &held.receipt)).await;
+        one(ended.expect("works")).expect("is reserved");
+    }
+
+    /// Ends all faults, and runs what is due.
+    async fn settle(&mut self) {
+        for (hung, process) in self.frozen.drain(..) {
+            hung.release();
+            process.await.expect("no process panics");
+        }
+        for process in &self.fleet.processes {
+            process.store.choose_faults(None);
+        }
+        self.fleet.run_due().await;
+        self.work().await;
+    }
+
+    async fn check(&self, began: Timestamp) {
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+        for id in &self.seen {
+            let name = id.strip_prefix("cron:").and_then(|rest| rest.split_once(':')).expect("a run").0;
+            *seen.entry(name).or_default() += 1;
+        }
+        for name in ["skip", "jitter", "all", "replace", "none"] {
+            let view = self.fleet.get(name).await;
+            let following = |after: &Timestamp| view.spec.recurrence.following(*after);
+            let is_decided = |at: &Timestamp| view.state.next.is_none_or(|next| *at < next);
+            let occurrences: Vec<_> =
+                std::iter::successors(following(&began), following).take_while(is_decided).collect();
+            let counts = view.state.counts;
+            let ends = counts.fired + counts.overlapped + counts.missed;
+            assert_eq!(ends, occurrences.len() as u64, "{name}: each has one end: {counts:?}");
+            let seen = seen.get(name).copied().unwrap_or_default() as u64;
+            match name {
+                "all" => {
+                    assert_eq!((counts.overlapped, counts.missed), (0, 0));
+                    let name = schedule_name(name);
+                    let missing =
+                        occurrences.iter().find(|at| !self.seen.contains(run_id(&name, **at).as_str()));
+                    assert_eq!(missing, None, "each has run");
+                }
+                // A run that gave way was not seen.
+                "replace" => assert!(seen <= counts.fired),
+                _ => assert_eq!(seen, counts.fired, "{name}"),
+            }
+        }
+    }
+}
