@@ -20,6 +20,7 @@ mod network;
 mod new_job;
 mod outlet;
 mod retry;
+pub mod schedule;
 mod signing_secret;
 mod spec;
 mod surrogates;
@@ -41,7 +42,7 @@ pub use history::{AttemptEnd, History, HistoryEntry, HistoryEvent};
 pub use model::{
     Delay, Due, DueKind, Job, JobState, MAX_ATTEMPTS_LIMIT, Reason, Reserved, State, Ttr, ValueError,
 };
-pub use names::{JobId, NameError, OperationId, Receipt, Topic};
+pub use names::{JobId, NameError, OperationId, Receipt, ScheduleName, Topic};
 pub use network::{AddressPolicy, AddressRange, Network, NetworkError};
 pub use new_job::{Fingerprint, NewJob};
 pub use outlet::{HostNumber, Outlet};

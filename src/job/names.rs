@@ -115,6 +115,10 @@ name!(
     /// The id of a bulk operation, chosen by the client or made by the server.
     OperationId, 64, "A-Z a-z 0-9 . _ : -", b"._:-"
 );
+name!(
+    /// A schedule: the name of a recurring job. The ids of its jobs begin with it.
+    ScheduleName, 200, "A-Z a-z 0-9 . _ ~ : @ + = -", b"._~:@+=-"
+);
 
 impl OperationId {
     /// Generates an id: `op_` and a UUID version 7.
