@@ -112,13 +112,12 @@ name!(
 );
 
 name!(
-    /// The name of a schedule. Short enough that it is a part of the ids of its runs' jobs.
-    ScheduleName, 200, "A-Z a-z 0-9 . _ ~ : @ + = -", b"._~:@+=-"
-);
-
-name!(
     /// The id of a bulk operation, chosen by the client or made by the server.
     OperationId, 64, "A-Z a-z 0-9 . _ : -", b"._:-"
+);
+name!(
+    /// A schedule: the name of a recurring job. The ids of its jobs begin with it.
+    ScheduleName, 200, "A-Z a-z 0-9 . _ ~ : @ + = -", b"._~:@+=-"
 );
 
 impl OperationId {

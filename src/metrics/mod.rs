@@ -38,7 +38,7 @@ pub use labels::{MAX_TOPICS, TopicUsage};
 pub use log::LogMetrics;
 pub use queue::QueueMetrics;
 pub use recent::{EventSummary, EventsByTopic, RecentEvents};
-pub use schedules::{RunOutcome, ScheduleMetrics, ScheduleProblem};
+pub use schedules::{OccurrenceEnd, ScheduleMetrics, ScheduleProblem};
 pub use spans::SpanMetrics;
 pub use store_reading::StoreReading;
 

@@ -19,7 +19,7 @@ use super::{
 
 /// What became of an occurrence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunOutcome {
+pub enum OccurrenceEnd {
     /// It ran.
     Fired,
     /// It was left out because the previous run was not over.
@@ -93,11 +93,11 @@ impl ScheduleMetrics {
     }
 
     /// Counts `n` occurrences of a schedule.
-    pub fn count(&self, schedule: &str, outcome: RunOutcome, n: u64) {
+    pub fn count(&self, schedule: &str, outcome: OccurrenceEnd, n: u64) {
         let outcome = match outcome {
-            RunOutcome::Fired => "fired",
-            RunOutcome::Overlap => "overlap",
-            RunOutcome::Missed => "missed",
+            OccurrenceEnd::Fired => "fired",
+            OccurrenceEnd::Overlap => "overlap",
+            OccurrenceEnd::Missed => "missed",
         };
         if n > 0 {
             self.runs.get_or_create(&RunLabel { schedule: self.label(schedule), outcome }).inc_by(n);

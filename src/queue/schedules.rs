@@ -16,7 +16,7 @@ use content::Content;
 use crate::{
     job::{
         Due, JobId, NewJob, ScheduleName, Timestamp, TopicFilter,
-        schedule::{self, Put, ScheduleSpec, ScheduleState, zone_database_version},
+        schedule::{self, PutResult, ScheduleSpec, ScheduleState, zone_database_version},
     },
     store::{ScheduleChange, ScheduleContent, SchedulePage, StoredSchedule},
 };
@@ -140,12 +140,12 @@ impl Queue {
             }
             let before = old.map(|old| (&old.spec, &old.state));
             let state = match schedule::put(before, spec, now, zone_database_version()) {
-                Put::Unchanged => return Ok(None),
-                Put::Created(state) => {
+                PutResult::Unchanged => return Ok(None),
+                PutResult::Created(state) => {
                     effect = PutEffect::Created;
                     state
                 }
-                Put::Changed(state) => {
+                PutResult::Changed(state) => {
                     effect = PutEffect::Changed;
                     state
                 }

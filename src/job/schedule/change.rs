@@ -5,7 +5,7 @@ use crate::job::{ScheduleName, Timestamp};
 
 /// What a PUT does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Put {
+pub enum PutResult {
     /// The schedule is new.
     Created(ScheduleState),
     /// It has been so already.
@@ -24,10 +24,12 @@ pub fn put(
     new: &ScheduleSpec,
     now: Timestamp,
     zone_database: &str,
-) -> Put {
-    let Some((spec, old)) = old else { return Put::Created(ScheduleState::new(new, now, zone_database)) };
+) -> PutResult {
+    let Some((spec, old)) = old else {
+        return PutResult::Created(ScheduleState::new(new, now, zone_database));
+    };
     if spec.asks_same(new) {
-        return Put::Unchanged;
+        return PutResult::Unchanged;
     }
     let mut state = ScheduleState { revision: old.revision + 1, ..old.clone() };
     if !spec.recurrence.has_occurrences_of(&new.recurrence) {
@@ -40,7 +42,7 @@ pub fn put(
             state.continue_after(new, now, zone_database);
         }
     }
-    Put::Changed(state)
+    PutResult::Changed(state)
 }
 
 /// The state of a schedule that is paused; `None` if it is so already.

@@ -22,12 +22,12 @@ mod spec;
 mod state;
 mod zone;
 
-pub use change::{Put, pause, put, resume};
+pub use change::{PutResult, pause, put, resume};
 pub use error::ScheduleError;
 pub use fired::FiredRuns;
 pub use jitter::{run_id, schedule_of_run};
 pub use pattern::CronPattern;
-pub use plan::{Change, ChangeKind, Plan, Run, plan};
+pub use plan::{Change, ChangeKind, Plan, PlannedRun, plan};
 pub use recurrence::{Recurrence, RecurrenceFields, Rule};
 pub use rules::{Missed, MissedRule, Overlap};
 pub use spec::{ScheduleFields, ScheduleSpec};

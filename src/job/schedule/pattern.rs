@@ -3,7 +3,7 @@
 //! The crate croner parses them and searches the calendar. Its errors name no field and no remedy, it takes names of days for
 //! numbers anywhere, and it ignores empty items of a list, so a pattern is checked and translated to numbers before.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use croner::{
     Cron,
@@ -90,7 +90,8 @@ const DAY_OF_WEEK: usize = 5;
 #[derive(Clone)]
 pub struct CronPattern {
     text: Box<str>,
-    cron: Cron,
+    /// Over 5 KB, most of it for the years.
+    cron: Arc<Cron>,
     has_fixed_times: bool,
     has_seconds: bool,
 }
@@ -111,7 +112,7 @@ impl CronPattern {
         let fields = split(expanded).map_err(refused)?;
         let (cron, fields) = compile(&fields).map_err(refused)?;
         let has_fixed_times = !fields[1].contains('*') && !fields[2].contains('*');
-        Ok(Self { text: text.into(), cron, has_fixed_times, has_seconds: fields[0] != "0" })
+        Ok(Self { text: text.into(), cron: Arc::new(cron), has_fixed_times, has_seconds: fields[0] != "0" })
     }
 
     /// The text as it was written.

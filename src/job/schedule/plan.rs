@@ -11,7 +11,7 @@ pub enum Plan {
     /// Store another state.
     Store(Box<Change>),
     /// Run an occurrence.
-    Fire(Box<Run>),
+    Fire(Box<PlannedRun>),
 }
 
 /// A change of the state without a run.
@@ -37,7 +37,7 @@ pub enum ChangeKind {
 /// A run, which one step of the store carries out: if the schedule still has the revision and the next occurrence of the state
 /// from which it was planned, the step adds the job and stores the state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
+pub struct PlannedRun {
     /// The occurrence.
     pub occurrence: Timestamp,
     /// The id of the job, without the suffix by which a store chooses its place. A job of this id that lives already counts as
@@ -88,26 +88,26 @@ pub fn plan(
     if due_at > now {
         return Plan::Wait(Some(due_at));
     }
-    let schedule = Schedule { name, spec, state, zone_database };
+    let planner = Planner { name, spec, state, zone_database };
     if state.waiting.is_some() || now.since(due_at) <= MissedRule::LATE {
-        return Plan::Fire(Box::new(schedule.run(state.clone(), next)));
+        return Plan::Fire(Box::new(planner.run(state.clone(), next)));
     }
-    schedule.after_outage(next, now)
+    planner.after_outage(next, now)
 }
 
-struct Schedule<'a> {
+struct Planner<'a> {
     name: &'a ScheduleName,
     spec: &'a ScheduleSpec,
     state: &'a ScheduleState,
     zone_database: &'a str,
 }
 
-impl Schedule<'_> {
+impl Planner<'_> {
     fn due_at(&self, occurrence: Timestamp) -> Timestamp {
         self.spec.due_at(self.name, occurrence)
     }
 
-    fn run(&self, before: ScheduleState, occurrence: Timestamp) -> Run {
+    fn run(&self, before: ScheduleState, occurrence: Timestamp) -> PlannedRun {
         let id = run_id(self.name, occurrence);
         let mut overlapped = before;
         overlapped.last = Some(occurrence);
@@ -119,7 +119,7 @@ impl Schedule<'_> {
         fired.counts.fired += 1;
         fired.last_job = Some(id.clone());
         let (due_at, overlap) = (self.due_at(occurrence), self.spec.overlap);
-        Run { occurrence, id, due_at, overlap, fired, overlapped }
+        PlannedRun { occurrence, id, due_at, overlap, fired, overlapped }
     }
 
     /// Leaves out the occurrences that the rule does not make up for, and runs the first of the others if it is due.

@@ -6,7 +6,7 @@ use super::{
     Missed, MissedRule, Overlap, Recurrence, RecurrenceFields, Rule, ScheduleError, jitter, members::Members,
 };
 use crate::job::{
-    ScheduleName, Timestamp, Topic,
+    ScheduleName, Timestamp, Topic, format_seconds,
     json::{Moment, Seconds},
     time::ceil_millis,
 };
@@ -57,13 +57,21 @@ impl ScheduleSpec {
     pub fn new(fields: &ScheduleFields) -> Result<Self, ScheduleError> {
         let spec = Self::assemble(fields, Members::default())?;
         spec.recurrence.check()?;
-        let longest = spec.recurrence.longest_interval();
-        if !spec.jitter.is_zero() && spec.jitter > longest {
-            let longest = crate::job::format_seconds(longest);
+        spec.check_jitter()?;
+        Ok(spec)
+    }
+
+    fn check_jitter(&self) -> Result<(), ScheduleError> {
+        if self.jitter.is_zero() {
+            return Ok(());
+        }
+        let longest = self.recurrence.longest_interval();
+        if self.jitter > longest {
+            let longest = format_seconds(longest);
             let problem = format!("must be at most the time between two runs, {longest} s");
             return Err(ScheduleError::new("jitter", problem));
         }
-        Ok(spec)
+        Ok(())
     }
 
     /// Without the checks that depend on the zone database: a schedule that was accepted stays one.

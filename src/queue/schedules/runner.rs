@@ -9,10 +9,12 @@ use super::{TemplateReader, content::Content};
 use crate::{
     job::{
         Due, NewJob, ScheduleName, Timestamp,
-        schedule::{ChangeKind, Overlap, Plan, Run, ScheduleState, WaitReason, plan, zone_database_version},
+        schedule::{
+            ChangeKind, Overlap, Plan, PlannedRun, ScheduleState, WaitReason, plan, zone_database_version,
+        },
     },
     messages::failure_log::FailureLog,
-    metrics::{RunOutcome, ScheduleProblem},
+    metrics::{OccurrenceEnd, ScheduleProblem},
     queue::{error::Error, service::Queue},
     store::{
         self, PreviousRun, Refusal, ScheduleChange, ScheduleChanged, ScheduleContent, ScheduleOutcome,
@@ -53,25 +55,19 @@ enum AttemptKind {
     Wait,
 }
 
-/// What a call came to.
-struct Progress {
-    /// How long until something is due again; `None` at once.
-    sleep: Option<Duration>,
-}
-
 impl Queue {
     /// Runs schedules until `stop`. After an error of the store it tries again, after a pause that doubles up to 2 s.
     pub async fn run_schedules(&self, read: TemplateReader, stop: CancellationToken) {
         let (mut pause, log) = (BACKOFF.0, FailureLog::default());
         let mut precise_timer = self.clock.clone().precise_timer();
         while !stop.is_cancelled() {
-            let progress = self.run_due(read).await;
-            let sleep = match &progress {
-                Ok(Progress { sleep: None }) => {
+            let ran = self.run_due(read).await;
+            let sleep = match &ran {
+                Ok(None) => {
                     tokio::task::yield_now().await;
                     continue;
                 }
-                Ok(Progress { sleep: Some(sleep) }) => {
+                Ok(Some(sleep)) => {
                     pause = BACKOFF.0;
                     *sleep
                 }
@@ -80,7 +76,7 @@ impl Queue {
                     pause
                 }
             };
-            self.log_runs(&log, progress.err());
+            self.log_runs(&log, ran.err());
             tokio::select! {
                 biased;
                 () = precise_timer.sleep(sleep) => {}
@@ -95,12 +91,13 @@ impl Queue {
     /// # Errors
     /// The store's.
     pub async fn run_due_schedules(&self, read: TemplateReader) -> super::Result<()> {
-        while self.run_due(read).await?.sleep.is_none() {}
+        while self.run_due(read).await?.is_none() {}
         Ok(())
     }
 
-    /// One call for schedules that are due, and one for what is to be done about them.
-    async fn run_due(&self, read: TemplateReader) -> store::Result<Progress> {
+    /// One call for schedules that are due, and one for what is to be done about them. Returns how long until something is due
+    /// again; `None` at once.
+    async fn run_due(&self, read: TemplateReader) -> store::Result<Option<Duration>> {
         let page = self.store.due_schedules(BATCH).await?;
         let (now, next_in) = (page.now, page.next_in.map_or(MAX_SLEEP, |next| next.min(MAX_SLEEP)));
         let (mut attempts, mut next_in) = (Vec::with_capacity(page.schedules.len()), next_in);
@@ -113,7 +110,7 @@ impl Queue {
             }
         }
         if attempts.is_empty() {
-            return Ok(Progress { sleep: Some(next_in) });
+            return Ok(Some(next_in));
         }
         let changes = attempts.iter().map(|attempt| attempt.change.clone()).collect();
         match self.store.change_schedules(changes).await {
@@ -127,13 +124,13 @@ impl Queue {
                     }
                 }
                 self.wait_with(refused, now).await?;
-                Ok(Progress { sleep: is_early.then_some(EARLY) })
+                Ok(is_early.then_some(EARLY))
             }
             // Some of the runs may have been added on other servers; then their schedules are not as they were.
             Err(store::Error::Full(_)) => {
                 let runs = attempts.into_iter().filter(|attempt| matches!(attempt.kind, AttemptKind::Run));
                 self.wait_with(runs.map(|run| (run, WaitReason::StoreFull)).collect(), now).await?;
-                Ok(Progress { sleep: Some(next_in) })
+                Ok(Some(next_in))
             }
             Err(error) => Err(error),
         }
@@ -197,7 +194,7 @@ impl Queue {
         &self,
         name: &ScheduleName,
         content: &Content,
-        run: Run,
+        run: PlannedRun,
         now: Timestamp,
         read: TemplateReader,
     ) -> super::Result<(ScheduleRun, ScheduleState)> {
@@ -223,14 +220,14 @@ impl Queue {
         match (outcome, attempt.kind) {
             (Ok(ScheduleChanged::Done { gave_way }), AttemptKind::Run) => {
                 let topic = attempt.content.spec.topic.as_str();
-                metrics.count(name, RunOutcome::Fired, 1);
+                metrics.count(name, OccurrenceEnd::Fired, 1);
                 self.metrics.count(crate::metrics::Event::Added, topic, 1);
                 if gave_way {
                     self.metrics.count(crate::metrics::Event::Deleted, topic, 1);
                 }
             }
             (Ok(_), AttemptKind::Change { was_ahead, missed }) => {
-                metrics.count(name, RunOutcome::Missed, missed);
+                metrics.count(name, OccurrenceEnd::Missed, missed);
                 if was_ahead {
                     metrics.count_problem(name, ScheduleProblem::Ahead);
                     tracing::error!(
@@ -240,7 +237,7 @@ impl Queue {
                 }
             }
             (Ok(ScheduleChanged::Skipped), AttemptKind::Run | AttemptKind::Wait) => {
-                metrics.count(name, RunOutcome::Overlap, 1);
+                metrics.count(name, OccurrenceEnd::Overlap, 1);
             }
             (Ok(ScheduleChanged::Done { .. }), AttemptKind::Wait) => {
                 metrics.count_problem(name, ScheduleProblem::Waiting);

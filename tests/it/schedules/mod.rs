@@ -13,7 +13,7 @@ use linger::{
     },
     metrics::Metrics,
     queue::{Error, Limits, Queue, ScheduleView, StoreEvents},
-    store::{ScheduleChange, ScheduleContent, Steps as _},
+    store::{ScheduleChange, ScheduleContent},
 };
 
 use crate::harness::{

@@ -8,7 +8,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use linger::{
@@ -77,6 +76,7 @@ impl World {
         let allow = ScheduleFields {
             overlap: Some(Overlap::Allow),
             missed: Some(Missed::All),
+            missed_within: Some(seconds(864_000)),
             ..every(seconds(1_260))
         };
         fleet.put("all", allow).await;
@@ -99,7 +99,8 @@ impl World {
     }
 
     async fn step(&mut self) {
-        // An outage of up to 20 hours, of which `missed: all` makes up for everything.
+        // Most often minutes, or an outage of up to 20 hours. Several that follow each other are shorter than the ten days that
+        // `missed: all` makes up for.
         let longest = if self.rng.random_bool(0.1) { 72_000 } else { 4_000 };
         self.fleet.fixture.clock.advance(seconds(self.rng.random_range(1..longest)));
         for number in 0..PROCESSES {

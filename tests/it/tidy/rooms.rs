@@ -143,6 +143,7 @@ const PARTS: &[Part] = &[
             ("spans", &["service"]),
             ("jobs", &["ended", "error", "service", "spans"]),
             ("holds", &["error", "jobs", "service"]),
+            ("schedules", &["error", "jobs", "limits", "service"]),
             ("pop", &["error", "limits", "pop/delivery", "pop/waiters", "service"]),
             ("topics", &["error", "service", "views"]),
             ("callbacks", &["callbacks/outlet_listener", "error", "pop/delivery", "service", "topics"]),

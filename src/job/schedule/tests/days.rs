@@ -7,7 +7,7 @@ use super::*;
 /// The days of 2024 to 2031 at whose noon a pattern of days matches.
 fn days(pattern: &str) -> Vec<Date> {
     let recurrence = recurrence(&cron(&format!("0 12 {pattern}"), "UTC"));
-    let found = recurrence.occurrences(at("2024-01-01T00:00:00Z"), at("2032-01-01T00:00:00Z"));
+    let found = recurrence.occurrences(moment("2024-01-01T00:00:00Z"), moment("2032-01-01T00:00:00Z"));
     let day = |noon: Timestamp| {
         date(1970, 1, 1).saturating_add(jiff::SignedDuration::from_millis(noon.as_millis()))
     };

@@ -16,7 +16,7 @@ use std::time::Duration;
 use super::*;
 use crate::job::{ScheduleName, Timestamp, Topic};
 
-fn at(text: &str) -> Timestamp {
+fn moment(text: &str) -> Timestamp {
     Timestamp::parse(text).expect("a moment")
 }
 
@@ -68,6 +68,6 @@ fn spec(fields: &ScheduleFields) -> ScheduleSpec {
 
 /// The occurrences between two moments, both included, as text.
 fn texts(recurrence: &Recurrence, from: &str, to: &str) -> Vec<String> {
-    let found = recurrence.occurrences(at(from).shifted(-1), at(to));
+    let found = recurrence.occurrences(moment(from).shifted(-1), moment(to));
     found.map(|occurrence| occurrence.to_string().replace(":00.000Z", "Z")).collect()
 }

@@ -102,14 +102,17 @@ fn a_pattern_whose_every_match_is_left_out_by_the_clocks_is_refused() {
     let told = refused.expect_err("never matches").to_string();
     assert!(told.starts_with("cron never matches in the zone Africa/Cairo"), "{told}");
     let runs_after_the_gap = recurrence(&cron("0 0 * 4 FRI#L", "Africa/Cairo"));
-    assert_eq!(runs_after_the_gap.following(at("2027-01-01T00:00:00Z")), Some(at("2027-04-29T22:00:00Z")));
+    assert_eq!(
+        runs_after_the_gap.following(moment("2027-01-01T00:00:00Z")),
+        Some(moment("2027-04-29T22:00:00Z"))
+    );
 }
 
 #[test]
 fn either_a_pattern_or_an_interval_is_needed() {
     let both = RecurrenceFields { every: Some(minutes(1)), ..cron("@daily", "UTC") };
     let zone = RecurrenceFields { time_zone: Some("UTC".to_owned()), ..every(minutes(1)) };
-    let (start, end) = (Some(at("2026-01-02T00:00:00Z")), Some(at("2026-01-01T00:00:00Z")));
+    let (start, end) = (Some(moment("2026-01-02T00:00:00Z")), Some(moment("2026-01-01T00:00:00Z")));
     for (fields, told) in [
         (RecurrenceFields::default(), "cron is missing; set it, such as to \"0 9 * * *\", or set every"),
         (both, "every must not be beside cron; leave one of them out"),

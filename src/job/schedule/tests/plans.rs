@@ -13,17 +13,17 @@ fn hourly(missed: Missed, within: Option<Duration>) -> (ScheduleSpec, ScheduleSt
         missed_within: within,
         ..fields(cron("0 * * * *", "Europe/Berlin"))
     });
-    let state = ScheduleState::new(&spec, at("2026-03-02T07:30:00Z"), DB);
+    let state = ScheduleState::new(&spec, moment("2026-03-02T07:30:00Z"), DB);
     let state = fire(&spec, &state, "2026-03-02T08:00:00Z").fired;
-    assert_eq!(state.next, Some(at("2026-03-02T09:00:00Z")));
+    assert_eq!(state.next, Some(moment("2026-03-02T09:00:00Z")));
     (spec, state)
 }
 
 fn plan_at(spec: &ScheduleSpec, state: &ScheduleState, now: &str) -> Plan {
-    plan(&name(), spec, state, at(now), DB)
+    plan(&name(), spec, state, moment(now), DB)
 }
 
-fn fire(spec: &ScheduleSpec, state: &ScheduleState, now: &str) -> Run {
+fn fire(spec: &ScheduleSpec, state: &ScheduleState, now: &str) -> PlannedRun {
     match plan_at(spec, state, now) {
         Plan::Fire(run) => *run,
         other @ (Plan::Wait(_) | Plan::Store(_)) => panic!("{other:?}"),
@@ -55,13 +55,13 @@ fn all_runs(spec: &ScheduleSpec, state: &ScheduleState, now: &str) -> (Vec<Strin
 #[test]
 fn nothing_runs_before_its_moment() {
     let (spec, state) = hourly(Missed::One, None);
-    let nine = at("2026-03-02T09:00:00Z");
+    let nine = moment("2026-03-02T09:00:00Z");
     assert_eq!(plan_at(&spec, &state, "2026-03-02T08:59:59.999Z"), Plan::Wait(Some(nine)));
     let run = fire(&spec, &state, "2026-03-02T09:00:00Z");
     assert_eq!((run.occurrence, run.due_at, run.overlap), (nine, nine, Overlap::Allow));
     assert_eq!(run.id.as_str(), "cron:daily-report:20260302T090000Z");
     let fired = &run.fired;
-    assert_eq!((fired.next, fired.last), (Some(at("2026-03-02T10:00:00Z")), Some(nine)));
+    assert_eq!((fired.next, fired.last), (Some(moment("2026-03-02T10:00:00Z")), Some(nine)));
     assert_eq!((fired.last_job.as_ref(), fired.counts.fired), (Some(&run.id), 2));
     let counts = RunCounts { overlapped: 1, ..state.counts };
     let gave_way = ScheduleState { last_job: state.last_job, counts, ..fired.clone() };
@@ -88,7 +88,7 @@ fn an_outage_runs_what_the_rule_says() {
         );
         assert_eq!(
             (state.next, state.last),
-            (Some(at("2026-03-02T13:00:00Z")), Some(at("2026-03-02T12:00:00Z")))
+            (Some(moment("2026-03-02T13:00:00Z")), Some(moment("2026-03-02T12:00:00Z")))
         );
     }
 }
@@ -97,7 +97,7 @@ fn an_outage_runs_what_the_rule_says() {
 fn a_minute_late_is_no_outage() {
     for missed in Missed::ALL {
         let (spec, state) = hourly(missed, None);
-        assert_eq!(fire(&spec, &state, "2026-03-02T09:01:00Z").occurrence, at("2026-03-02T09:00:00Z"));
+        assert_eq!(fire(&spec, &state, "2026-03-02T09:01:00Z").occurrence, moment("2026-03-02T09:00:00Z"));
     }
     let (spec, state) = hourly(Missed::None, None);
     let change = store(&spec, &state, "2026-03-02T09:01:00.001Z");
@@ -105,7 +105,7 @@ fn a_minute_late_is_no_outage() {
     // After an outage, the runs that are not late take place.
     assert_eq!(all_runs(&spec, &state, "2026-03-02T11:00:30Z").0, ["11:00"]);
     let seconds = spec_of_seconds(Missed::One);
-    let state = ScheduleState::new(&seconds, at("2026-03-02T09:00:00Z"), DB);
+    let state = ScheduleState::new(&seconds, moment("2026-03-02T09:00:00Z"), DB);
     assert_eq!(all_runs(&seconds, &state, "2026-03-02T09:00:03Z").0.len(), 3, "a busy process skips nothing");
     assert_eq!(all_runs(&seconds, &state, "2026-03-02T09:05:00Z").0.len(), 1);
 }
@@ -118,16 +118,16 @@ fn spec_of_seconds(missed: Missed) -> ScheduleSpec {
 #[test]
 fn at_most_a_thousand_runs_are_made_up_for() {
     let spec = spec_of_seconds(Missed::All);
-    let state = ScheduleState::new(&spec, at("2025-03-02T09:00:00Z"), DB);
+    let state = ScheduleState::new(&spec, moment("2025-03-02T09:00:00Z"), DB);
     let run = fire(&spec, &state, "2026-03-02T09:00:00Z");
-    assert_eq!(run.occurrence, at("2026-03-02T08:43:21Z"));
+    assert_eq!(run.occurrence, moment("2026-03-02T08:43:21Z"));
     assert_eq!(run.fired.counts, RunCounts { fired: 1, missed: 1_000, overlapped: 0 });
     assert_eq!(all_runs(&spec, &state, "2026-03-02T09:00:00Z").0.len(), 1_000);
     // In bursts, the shortest interval does not tell how many there are.
     let bursts = super::spec(&ScheduleFields { recurrence: cron("* * 3 * * *", "UTC"), ..fields_of(&spec) });
-    let state = ScheduleState::new(&bursts, at("2026-03-02T00:00:00Z"), DB);
+    let state = ScheduleState::new(&bursts, moment("2026-03-02T00:00:00Z"), DB);
     let run = fire(&bursts, &state, "2026-03-02T09:00:00Z");
-    assert_eq!(run.occurrence, at("2026-03-02T03:43:20Z"));
+    assert_eq!(run.occurrence, moment("2026-03-02T03:43:20Z"));
 }
 
 fn fields_of(spec: &ScheduleSpec) -> ScheduleFields {
@@ -139,17 +139,17 @@ fn fields_of(spec: &ScheduleSpec) -> ScheduleFields {
 fn a_run_that_waits_for_room_is_not_missed() {
     for missed in Missed::ALL {
         let (spec, state) = hourly(missed, None);
-        let waiting = state.waiting(at("2026-03-02T09:00:00Z"), WaitReason::StoreFull);
-        let waiting = waiting.waiting(at("2026-03-02T09:00:30Z"), WaitReason::IntakePaused);
-        let expected = Waiting { since: at("2026-03-02T09:00:00Z"), reason: WaitReason::IntakePaused };
+        let waiting = state.waiting(moment("2026-03-02T09:00:00Z"), WaitReason::StoreFull);
+        let waiting = waiting.waiting(moment("2026-03-02T09:00:30Z"), WaitReason::IntakePaused);
+        let expected = Waiting { since: moment("2026-03-02T09:00:00Z"), reason: WaitReason::IntakePaused };
         assert_eq!(waiting.waiting, Some(expected));
         let run = fire(&spec, &waiting, "2026-03-02T11:30:00Z");
-        assert_eq!((run.occurrence, run.fired.counts.missed), (at("2026-03-02T09:00:00Z"), 0));
+        assert_eq!((run.occurrence, run.fired.counts.missed), (moment("2026-03-02T09:00:00Z"), 0));
         assert_eq!((run.fired.waiting, run.overlapped.waiting), (None, None));
     }
     // The rule decides about those that came meanwhile.
     let (spec, state) = hourly(Missed::One, None);
-    let waiting = state.waiting(at("2026-03-02T09:00:00Z"), WaitReason::StoreFull);
+    let waiting = state.waiting(moment("2026-03-02T09:00:00Z"), WaitReason::StoreFull);
     assert_eq!(all_runs(&spec, &waiting, "2026-03-02T11:30:00Z").0, ["09:00", "11:00"]);
 }
 
@@ -157,15 +157,15 @@ fn a_run_that_waits_for_room_is_not_missed() {
 fn a_clock_that_was_ahead_heals() {
     let (spec, state) = hourly(Missed::One, None);
     let (runs, ahead) = all_runs(&spec, &state, "2026-03-02T14:30:00Z");
-    assert_eq!((runs, ahead.next), (vec!["14:00".to_owned()], Some(at("2026-03-02T15:00:00Z"))));
-    let now = at("2026-03-02T09:10:00Z");
+    assert_eq!((runs, ahead.next), (vec!["14:00".to_owned()], Some(moment("2026-03-02T15:00:00Z"))));
+    let now = moment("2026-03-02T09:10:00Z");
     assert!(ahead.is_ahead(now));
     let change = store(&spec, &ahead, "2026-03-02T09:10:00Z");
-    assert_eq!((change.kind, change.state.next), (ChangeKind::Ahead, Some(at("2026-03-02T10:00:00Z"))));
+    assert_eq!((change.kind, change.state.next), (ChangeKind::Ahead, Some(moment("2026-03-02T10:00:00Z"))));
     assert!(change.state.is_ahead(now), "it is shown until the next run");
     assert_eq!(plan_at(&spec, &change.state, "2026-03-02T09:10:00Z"), Plan::Wait(change.state.next));
     let (_, healed) = all_runs(&spec, &change.state, "2026-03-02T10:00:00Z");
-    assert!(!healed.is_ahead(at("2026-03-02T10:00:00Z")));
+    assert!(!healed.is_ahead(moment("2026-03-02T10:00:00Z")));
     let mut state = healed;
     for (now, runs) in
         [("11", &["11:00"][..]), ("12", &["12:00"]), ("13", &["13:00"]), ("14", &[]), ("15", &["15:00"])]
@@ -179,8 +179,8 @@ fn a_clock_that_was_ahead_heals() {
 #[test]
 fn a_minute_ahead_waits() {
     let (spec, state) = hourly(Missed::One, None);
-    let (eight, nine) = ("2026-03-02T07:59:00Z", at("2026-03-02T09:00:00Z"));
-    assert!(!state.is_ahead(at(eight)));
+    let (eight, nine) = ("2026-03-02T07:59:00Z", moment("2026-03-02T09:00:00Z"));
+    assert!(!state.is_ahead(moment(eight)));
     assert_eq!(plan_at(&spec, &state, eight), Plan::Wait(Some(nine)));
     let change = store(&spec, &state, "2026-03-02T07:58:59.999Z");
     assert_eq!((change.kind, change.state.next), (ChangeKind::Ahead, Some(nine)), "that of eight has run");
@@ -189,18 +189,18 @@ fn a_minute_ahead_waits() {
 #[test]
 fn a_schedule_that_was_made_by_a_wrong_clock_heals() {
     let (spec, _) = hourly(Missed::One, None);
-    let state = ScheduleState::new(&spec, at("2036-01-01T00:00:00Z"), DB);
-    assert!(state.is_ahead(at("2026-03-02T09:10:00Z")));
+    let state = ScheduleState::new(&spec, moment("2036-01-01T00:00:00Z"), DB);
+    assert!(state.is_ahead(moment("2026-03-02T09:10:00Z")));
     let change = store(&spec, &state, "2026-03-02T09:10:00Z");
-    assert_eq!(change.state.next, Some(at("2026-03-02T10:00:00Z")));
+    assert_eq!(change.state.next, Some(moment("2026-03-02T10:00:00Z")));
 }
 
 #[test]
 fn a_newer_zone_database_computes_anew_and_an_older_one_does_not() {
     let (spec, state) = hourly(Missed::One, None);
-    let now = at("2026-03-02T08:10:00Z");
+    let now = moment("2026-03-02T08:10:00Z");
     // As if the older database had the zone half an hour off.
-    let (wrong, right) = (Some(at("2026-03-02T08:30:00Z")), Some(at("2026-03-02T09:00:00Z")));
+    let (wrong, right) = (Some(moment("2026-03-02T08:30:00Z")), Some(moment("2026-03-02T09:00:00Z")));
     let older = ScheduleState { next: wrong, zone_database: "2025c".to_owned(), ..state.clone() };
     let Plan::Store(change) = plan(&name(), &spec, &older, now, DB) else { panic!("is computed anew") };
     assert_eq!(
@@ -218,13 +218,13 @@ fn a_newer_zone_database_computes_anew_and_an_older_one_does_not() {
 
 #[test]
 fn the_last_run_is_the_end() {
-    let end = Some(at("2026-03-02T09:00:00Z"));
+    let end = Some(moment("2026-03-02T09:00:00Z"));
     let spec = spec(&fields(RecurrenceFields { end, ..cron("0 * * * *", "UTC") }));
-    let state = ScheduleState::new(&spec, at("2026-03-02T08:30:00Z"), DB);
+    let state = ScheduleState::new(&spec, moment("2026-03-02T08:30:00Z"), DB);
     let (runs, state) = all_runs(&spec, &state, "2026-03-02T09:00:00Z");
     assert_eq!((runs, state.next), (vec!["09:00".to_owned()], None));
     assert_eq!(plan_at(&spec, &state, "2026-03-02T12:00:00Z"), Plan::Wait(None));
-    let missed = ScheduleState::new(&spec, at("2026-03-02T08:30:00Z"), DB);
+    let missed = ScheduleState::new(&spec, moment("2026-03-02T08:30:00Z"), DB);
     assert_eq!(all_runs(&spec, &missed, "2027-01-01T00:00:00Z").0, ["09:00"], "after an outage as well");
 }
 
@@ -232,8 +232,8 @@ fn the_last_run_is_the_end() {
 fn jitter_moves_the_run_and_not_its_name() {
     let jitter = Some(minutes(30));
     let spec = spec(&ScheduleFields { jitter, ..fields(cron("0 * * * *", "UTC")) });
-    let state = ScheduleState::new(&spec, at("2026-03-02T08:30:00Z"), DB);
-    let nine = at("2026-03-02T09:00:00Z");
+    let state = ScheduleState::new(&spec, moment("2026-03-02T08:30:00Z"), DB);
+    let nine = moment("2026-03-02T09:00:00Z");
     let due_at = spec.due_at(&name(), nine);
     assert!(nine < due_at, "{due_at}");
     assert_eq!(state.due_at(&name(), &spec), Some(due_at));
@@ -247,7 +247,7 @@ fn jitter_moves_the_run_and_not_its_name() {
     assert!(matches!(plan(&name(), &none, &state, minute_late, DB), Plan::Fire(_)));
     assert!(matches!(plan(&name(), &none, &state, minute_late.shifted(1), DB), Plan::Store(_)));
     // An outage keeps a run whose occurrence is past and which is not due yet.
-    let state = ScheduleState::new(&none, at("2026-03-02T01:30:00Z"), DB);
+    let state = ScheduleState::new(&none, moment("2026-03-02T01:30:00Z"), DB);
     let Plan::Store(change) = plan(&name(), &none, &state, nine.shifted(1), DB) else { panic!("are missed") };
     assert_eq!((change.state.next, change.state.counts.missed), (Some(nine), 7));
 }
@@ -256,7 +256,7 @@ fn jitter_moves_the_run_and_not_its_name() {
 fn the_past_is_remembered_by_ranges() {
     let (spec, _) = hourly(Missed::One, None);
     let recurrence = &spec.recurrence;
-    let first = at("2026-01-01T00:00:00Z");
+    let first = moment("2026-01-01T00:00:00Z");
     let hourly: Vec<_> = recurrence.occurrences(first, Timestamp::MAX).take(6_000).collect();
     let mut fired = FiredRuns::default();
     for occurrence in &hourly[..3_000] {
@@ -270,7 +270,7 @@ fn the_past_is_remembered_by_ranges() {
     assert_eq!(fired.ranges(), 1_000);
     assert!(fired.contains(hourly[3_001]) && !fired.contains(hourly[3_000]));
     assert!(!fired.contains(hourly[2_999]), "a thousand are remembered");
-    let far = at("2036-01-01T00:00:00Z");
+    let far = moment("2036-01-01T00:00:00Z");
     fired.insert(recurrence, far);
     for occurrence in &hourly[5_001..6_000] {
         fired.insert(recurrence, *occurrence);

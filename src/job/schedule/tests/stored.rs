@@ -7,8 +7,8 @@ use crate::job::JobId;
 
 fn full_spec() -> ScheduleSpec {
     let recurrence = RecurrenceFields {
-        start: Some(at("2026-01-01T00:00:00Z")),
-        end: Some(at("2027-01-01T00:00:00.001Z")),
+        start: Some(moment("2026-01-01T00:00:00Z")),
+        end: Some(moment("2027-01-01T00:00:00.001Z")),
         ..cron("30 9 * * mon-fri", "europe/berlin")
     };
     spec(&ScheduleFields {
@@ -21,13 +21,13 @@ fn full_spec() -> ScheduleSpec {
 }
 
 fn full_state() -> ScheduleState {
-    let mut state = ScheduleState::new(&full_spec(), at("2026-03-01T00:00:00Z"), "2026f");
-    state.last = Some(at("2026-02-27T08:30:00Z"));
+    let mut state = ScheduleState::new(&full_spec(), moment("2026-03-01T00:00:00Z"), "2026f");
+    state.last = Some(moment("2026-02-27T08:30:00Z"));
     state.last_job = JobId::parse("cron:daily-report:20260227T083000Z.2").ok();
     state.paused = true;
     state.counts = RunCounts { fired: 3, missed: 2, overlapped: 1 };
-    state.fired.insert(&full_spec().recurrence, at("2026-02-27T08:30:00Z"));
-    state.waiting(at("2026-03-01T00:00:00Z"), WaitReason::StoreFull)
+    state.fired.insert(&full_spec().recurrence, moment("2026-02-27T08:30:00Z"));
+    state.waiting(moment("2026-03-01T00:00:00Z"), WaitReason::StoreFull)
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn specs_read_back() {
 
 #[test]
 fn states_read_back() {
-    let new = ScheduleState::new(&full_spec(), at("2026-03-01T00:00:00Z"), "2026f");
+    let new = ScheduleState::new(&full_spec(), moment("2026-03-01T00:00:00Z"), "2026f");
     for state in [new, full_state()] {
         assert_eq!(ScheduleState::decode(&state.encode()), Ok(state));
     }
@@ -104,7 +104,7 @@ fn what_cannot_be_read_is_refused_with_a_reason() {
 fn a_stored_pattern_need_not_match_any_more() {
     let stored = spec(&fields(cron("0 0 * * *", "UTC"))).encode().replace("0 0 * * *", "0 0 31 2 *");
     let spec = ScheduleSpec::decode(&stored).expect("readable");
-    assert_eq!(spec.recurrence.following(at("2026-01-01T00:00:00Z")), None);
+    assert_eq!(spec.recurrence.following(moment("2026-01-01T00:00:00Z")), None);
 }
 
 proptest! {
