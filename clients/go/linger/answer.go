@@ -37,7 +37,7 @@ func foreign(response *http.Response, body []byte) error {
 	err := fmt.Errorf("the answer did not come from Linger: status %d, %s, %q", response.StatusCode, kind, first(string(body), 200))
 	// A proxy that refuses a call does not pass it on.
 	isUnsent := response.StatusCode >= 300 && response.StatusCode < 500
-	return &NoAnswerError{Err: err, Unsent: isUnsent, retryAfter: askedPause(response)}
+	return &NoAnswerError{Err: err, Unsent: isUnsent, status: response.StatusCode, retryAfter: askedPause(response)}
 }
 
 // askedPause is the Retry-After of an answer.
@@ -104,22 +104,34 @@ func readJob(job *Job, id string, body []byte) error {
 	return nil
 }
 
-// readAdded reads the answer of AddMany. The ids are those that were sent.
-func readAdded(added []Added, status int, body []byte) error {
+// result is that of one item of a batch.
+type result struct {
+	Status  int           `json:"status"`
+	ID      string        `json:"id"`
+	Problem *RefusedError `json:"problem"`
+}
+
+// readResults reads the answer of a batch of so many items.
+func readResults(count, status int, body []byte) ([]result, error) {
 	var out struct {
-		Results []struct {
-			Status  int           `json:"status"`
-			ID      string        `json:"id"`
-			Problem *RefusedError `json:"problem"`
-		} `json:"results"`
+		Results []result `json:"results"`
 	}
 	if err := json.Unmarshal(body, &out); err != nil {
+		return nil, err
+	}
+	if status != http.StatusOK || len(out.Results) != count {
+		return nil, errors.New("the results are not whole")
+	}
+	return out.Results, nil
+}
+
+// readAdded reads the answer of AddMany. The ids are those that were sent.
+func readAdded(added []Added, status int, body []byte) error {
+	results, err := readResults(len(added), status, body)
+	if err != nil {
 		return err
 	}
-	if status != http.StatusOK || len(out.Results) != len(added) {
-		return errors.New("the results are not whole")
-	}
-	for i, result := range out.Results {
+	for i, result := range results {
 		isReplayed, isRefused := result.Status == http.StatusOK, result.Problem != nil
 		isAdded := (isReplayed || result.Status == http.StatusCreated) && (result.ID == "" || result.ID == added[i].ID)
 		if isRefused && !result.Problem.isAbout(result.Status) || !isRefused && !isAdded {
@@ -128,6 +140,23 @@ func readAdded(added []Added, status int, body []byte) error {
 		added[i].Replayed, added[i].Err = isReplayed, result.Problem
 	}
 	return nil
+}
+
+// readHeld reads the answer of a batch about these jobs: why each was refused, or nil.
+func readHeld(jobs []*Job, status int, body []byte) ([]*RefusedError, error) {
+	results, err := readResults(len(jobs), status, body)
+	if err != nil {
+		return nil, err
+	}
+	refused := make([]*RefusedError, len(jobs))
+	for i, result := range results {
+		isDone := result.Status == http.StatusOK && (result.ID == "" || result.ID == jobs[i].ID)
+		if result.Problem != nil && !result.Problem.isAbout(result.Status) || result.Problem == nil && !isDone {
+			return nil, fmt.Errorf("result %d is not one of such a batch", i)
+		}
+		refused[i] = result.Problem
+	}
+	return refused, nil
 }
 
 // readJobs reads the answer of a pop.

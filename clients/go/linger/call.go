@@ -41,6 +41,7 @@ type NoAnswerError struct {
 	Err        error
 	Unsent     bool // the server has not seen the call
 	hopeless   bool // another try would fail in the same way
+	status     int  // that of the answer of something else
 	retryAfter time.Duration
 }
 

@@ -131,37 +131,58 @@ func (j *NewJob) definition() ([]byte, error) {
 	if !j.At.IsZero() {
 		fields["at"] = instant(j.At)
 	}
-	setDuration(fields, "expire", j.Expire)
-	if !j.ExpireAt.IsZero() {
-		fields["expire"] = instant(j.ExpireAt)
+	setAttempts(fields, j.MaxAttempts, j.Retry)
+	setExpiry(fields, j.Expire, j.ExpireAt, j.OnExpiry)
+	return withBody(fields, j.Body)
+}
+
+func setAttempts(fields map[string]any, most int, retry []time.Duration) {
+	if most != 0 {
+		fields["max_attempts"] = most
 	}
-	if j.OnExpiry != "" {
-		fields["on_expiry"] = j.OnExpiry
-	}
-	if j.MaxAttempts != 0 {
-		fields["max_attempts"] = j.MaxAttempts
-	}
-	if j.MaxAttempts == NoLimit {
+	if most == NoLimit {
 		fields["max_attempts"] = 0
 	}
-	var retry []string
-	for _, step := range j.Retry {
-		retry = append(retry, text(step))
+	if retry == nil {
+		return
 	}
-	if retry != nil {
-		fields["retry"] = retry
+	steps := make([]string, len(retry))
+	for i, step := range retry {
+		steps[i] = text(step)
 	}
-	body, isRaw := j.Body.(json.RawMessage)
+	fields["retry"] = steps
+}
+
+func setExpiry(fields map[string]any, after time.Duration, at time.Time, what string) {
+	setDuration(fields, "expire", after)
+	if !at.IsZero() {
+		fields["expire"] = instant(at)
+	}
+	if what != "" {
+		fields["on_expiry"] = what
+	}
+}
+
+// withBody is a JSON object with a body, which is not given to encoding/json if it is raw.
+func withBody(fields map[string]any, value any) ([]byte, error) {
+	body, isRaw := value.(json.RawMessage)
 	if !isRaw {
 		var err error
-		if body, err = json.Marshal(j.Body); err != nil {
+		if body, err = json.Marshal(value); err != nil {
 			return nil, err
 		}
 	} else if !json.Valid(body) {
 		return nil, errors.New("the body is not JSON")
 	}
-	definition, err := json.Marshal(fields)
-	return append(append(append(definition[:len(definition)-1], `,"body":`...), body...), '}'), err
+	object, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	object = object[:len(object)-1]
+	if len(fields) > 0 {
+		object = append(object, ',')
+	}
+	return append(append(append(object, `"body":`...), body...), '}'), nil
 }
 
 func text(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
@@ -257,21 +278,6 @@ func (c *Client) Cancel(ctx context.Context, id string) (bool, error) {
 		return wasRepeated(err), nil
 	}
 	return err == nil, err
-}
-
-// Reschedule makes a delayed or ready job due after delay; 0 is now.
-func (c *Client) Reschedule(ctx context.Context, id string, delay time.Duration) (*Job, error) {
-	return c.patch(ctx, id, map[string]any{"delay": text(delay)})
-}
-
-// RescheduleAt makes a delayed or ready job due at this time.
-func (c *Client) RescheduleAt(ctx context.Context, id string, at time.Time) (*Job, error) {
-	return c.patch(ctx, id, map[string]any{"at": instant(at)})
-}
-
-func (c *Client) patch(ctx context.Context, id string, fields map[string]any) (*Job, error) {
-	job := &Job{}
-	return job, c.doJob(ctx, "reschedule", id, call{method: "PATCH", fields: fields, read: jobReader(job, id)})
 }
 
 // Requeue makes a dead letter due after delay; 0 is now. Its attempts start anew. After a lost answer, a job that is no dead

@@ -43,6 +43,7 @@ class NoAnswer(Error):
 
     unsent = False  # the server has not seen the call
     hopeless = False  # another try would fail in the same way
+    status = 0  # that of the answer of something else
 
 
 class Refused(Error):
@@ -276,7 +277,7 @@ def _foreign(response: http.client.HTTPResponse, content: bytes) -> NoAnswer:
     failure = NoAnswer(f"the answer did not come from Linger: status {response.status}, {kind}, {begin!r}")
     # A proxy that refuses a call does not pass it on.
     failure.unsent = 300 <= response.status < 500
-    failure.retry_after = _retry_after(response)
+    failure.status, failure.retry_after = response.status, _retry_after(response)
     return failure
 
 

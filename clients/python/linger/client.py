@@ -17,6 +17,8 @@ from .values import (Duration, Moment, Seconds, bearer_token, count, duration, d
 
 # Keeps numbers as they are written: int() refuses more than 4,300 digits.
 _AS_WRITTEN = json.JSONDecoder(parse_int=str, parse_float=str)
+# The body of a patch that changes none; None is a body.
+_KEEP: Any = object()
 _SPACE = re.compile(r"[ \t\n\r]*")
 # The members of the server's jobs that a Job has, besides the body.
 _MEMBERS: dict[str, Any] = {
@@ -43,17 +45,12 @@ class NewJob:
 
     def definition(self) -> bytes:
         """The JSON of the job."""
-        if isinstance(self.body, bytes):
-            body = self.body
-            _AS_WRITTEN.decode(body.decode())
-        else:
-            body = json.dumps(self.body, allow_nan=False).encode()
         fields = as_json(topic=text("topic", self.topic), id=optional(text, "id", self.id),
                          delay=optional(duration, "delay", self.delay), at=optional(moment, "at", self.at),
                          ttr=optional(duration, "ttr", self.ttr), retry=optional(durations, "retry", self.retry),
                          max_attempts=optional(count, "max_attempts", self.max_attempts),
                          expire=optional(expiry, "expire", self.expire), on_expiry=optional(text, "on_expiry", self.on_expiry))
-        return fields[:-1] + b',"body":' + body + b"}"
+        return _with_body(fields, self.body)
 
 
 @dataclass
@@ -171,8 +168,21 @@ class Client:
 
     def reschedule(self, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
         """Makes a delayed or ready job due after `delay`, of which 0 is now, or at a time."""
-        body = as_json(delay=optional(duration, "delay", delay), at=optional(moment, "at", at))
-        return self.connections.call("PATCH", path_of_job(id), body, _job_reader(id))
+        return self.patch(id, delay=delay, at=at)
+
+    def patch(self, id: str, *, delay: Duration | None = None, at: Moment | None = None, ttr: Duration | None = None,
+              max_attempts: int | None = None, retry: Sequence[Duration] | None = None,
+              expire: Duration | datetime | None = None, on_expiry: str | None = None, clear_expire: bool = False,
+              body: Any = _KEEP) -> Job:
+        """Changes a delayed or ready job. What is left out stays as it is; the rest is as in NewJob. `on_expiry` goes with
+        `expire`; `clear_expire` takes the expiry away."""
+        fields = as_json(delay=optional(duration, "delay", delay), at=optional(moment, "at", at),
+                         ttr=optional(duration, "ttr", ttr), retry=optional(durations, "retry", retry),
+                         max_attempts=optional(count, "max_attempts", max_attempts),
+                         expire=optional(expiry, "expire", expire), on_expiry=optional(text, "on_expiry", on_expiry),
+                         clear_expire=True if clear_expire else None)
+        changes = fields if body is _KEEP else _with_body(fields, body)
+        return self.connections.call("PATCH", path_of_job(id), changes, _job_reader(id))
 
     def requeue(self, id: str, delay: Duration | None = None, at: Moment | None = None) -> Job:
         """Makes a dead letter due again: at once, after `delay`, or at a time. Its attempts start anew. After a lost answer, a job
@@ -220,6 +230,35 @@ class Client:
         """Makes a job a dead letter, with a reason of up to 1,024 bytes."""
         self.hold(id, "bury", receipt, reason=text("reason", reason))
 
+    def release_many(self, jobs: Sequence[Job], *, delay: Duration | None = None, at: Moment | None = None,
+                     reason: str = "") -> list[Refused | None]:
+        """Gives up to 1,000 jobs of pops back in one call. The results are in the order of the jobs: None where it is done, else
+        the refusal, which does not affect the others. After a lost answer, what the first try did is refused."""
+        return self.hold_many("release", _reserved(jobs), delay=optional(duration, "delay", delay), at=optional(moment, "at", at),
+                              reason=text("reason", reason))
+
+    def touch_many(self, jobs: Sequence[Job], ttr: Duration | None = None) -> list[Refused | None]:
+        """Makes up to 1,000 reservations last `ttr` from now, or else each job's own TTR. The results are as in release_many."""
+        return self.hold_many("touch", _reserved(jobs), ttr=optional(duration, "ttr", ttr))
+
+    def bury_many(self, jobs: Sequence[Job], reason: str = "") -> list[Refused | None]:
+        """Makes up to 1,000 jobs of pops dead letters. The results are as in release_many."""
+        return self.hold_many("bury", _reserved(jobs), reason=text("reason", reason))
+
+    def hold_many(self, step: str, reserved: Sequence[tuple[str, str]], *, repeat: int = SAFELY, limit: float | None = None,
+                  **fields: Any) -> list[Refused | None]:
+        """A call by the holder of many jobs, each with its id and receipt."""
+        more = {name: value for name, value in fields.items() if value is not None}
+        jobs = [{"id": text("id", id), "receipt": text("receipt", receipt), **more} for id, receipt in reserved]
+
+        def read(status: int, text: str) -> list[Refused | None]:
+            _require(status == 200)
+            results = json.loads(text)["results"]
+            _require(len(results) == len(jobs))
+            return [_read_held(job["id"], result) for job, result in zip(jobs, results)]
+
+        return self.connections.call("POST", f"/batch/{step}", as_json(jobs=jobs), read, repeat=repeat, limit=limit)
+
     def hold(self, id: str, step: str, receipt: str, *, repeat: int = SAFELY, limit: float | None = None,
              give_up_after: float | None = None, scope: Scope | None = None, **fields: Any) -> None:
         """A call by the holder of a reservation."""
@@ -240,6 +279,20 @@ def _new_id() -> str:
 
 def as_json(**fields: Any) -> bytes:
     return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
+
+
+def _with_body(fields: bytes, body: Any) -> bytes:
+    """A JSON object with a body that is kept as it is written."""
+    if isinstance(body, bytes):
+        raw = body
+        _AS_WRITTEN.decode(raw.decode())
+    else:
+        raw = json.dumps(body, allow_nan=False).encode()
+    return fields[:-1] + (b"" if fields == b"{}" else b",") + b'"body":' + raw + b"}"
+
+
+def _reserved(jobs: Sequence[Job]) -> list[tuple[str, str]]:
+    return [(job.id, job.receipt) for job in jobs]
 
 
 def _require(is_ours: bool) -> None:
@@ -265,6 +318,15 @@ def _read_added(id: str | None, result: Any) -> Added:
         return Added(id or "", _is_replayed(status), None)
     _require(is_problem(problem, status))
     return Added(id or "", False, Refused(status, problem))
+
+
+def _read_held(id: str, result: Any) -> Refused | None:
+    status, problem = result["status"], result.get("problem")
+    if problem is None:
+        _require(status == 200 and result.get("id", id) == id)
+        return None
+    _require(is_problem(problem, status))
+    return Refused(status, problem)
 
 
 def _job_reader(id: str) -> Callable[[int, str], Job]:

@@ -100,7 +100,7 @@ impl Client {
         jobs: &[(&str, &str)],
         release: &ReleaseRequest,
     ) -> Result<Vec<BatchItem>, Error> {
-        self.hold_batch("release", jobs, release).await
+        self.hold_batch(Request::post("batch release", "/batch/release"), jobs, release).await
     }
 
     /// Extends up to 1,000 reservations to now plus `ttr`, or plus each job's own TTR.
@@ -109,7 +109,7 @@ impl Client {
         jobs: &[(&str, &str)],
         ttr: Option<Duration>,
     ) -> Result<Vec<BatchItem>, Error> {
-        self.hold_batch("touch", jobs, &Ttr { ttr }).await
+        self.hold_batch(Request::post("batch touch", "/batch/touch"), jobs, &Ttr { ttr }).await
     }
 
     /// Makes up to 1,000 reserved jobs dead letters. A repeat may say 409 of what the first attempt buried.
@@ -118,18 +118,17 @@ impl Client {
         jobs: &[(&str, &str)],
         reason: Option<&str>,
     ) -> Result<Vec<BatchItem>, Error> {
-        self.hold_batch("bury", jobs, &Reason { reason }).await
+        self.hold_batch(Request::post("batch bury", "/batch/bury"), jobs, &Reason { reason }).await
     }
 
     async fn hold_batch(
         &self,
-        step: &str,
+        call: Request,
         jobs: &[(&str, &str)],
         more: &impl Serialize,
     ) -> Result<Vec<BatchItem>, Error> {
         let held: Vec<_> = jobs.iter().map(|&(id, receipt)| Holding { id, receipt, more }).collect();
-        let call = Request::post("batch", format!("/batch/{step}")).json(&Jobs { jobs: held });
-        self.items(call, jobs.len()).await
+        self.items(call.json(&Jobs { jobs: held }), jobs.len()).await
     }
 
     /// Deletes up to 1,000 jobs in any state. A repeat may say 404 of what the first attempt deleted.

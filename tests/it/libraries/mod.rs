@@ -7,6 +7,7 @@ mod foreign;
 mod fork;
 mod go_only;
 mod leases;
+mod many;
 mod python_only;
 mod user_code;
 mod workers;

@@ -333,6 +333,10 @@ func main() {
 		requeued, err := client.Requeue(ctx, "a", 0)
 		check(err)
 		say(object{"state": requeued.State})
+	case "many":
+		many(ctx)
+	case "patches":
+		patches(ctx)
 	case "arguments":
 		arguments(ctx)
 	case "transports":
