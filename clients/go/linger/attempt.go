@@ -6,12 +6,6 @@ import (
 	"time"
 )
 
-// touched is the answer to a heartbeat.
-type touched struct {
-	sent time.Time
-	err  error
-}
-
 // attempt runs one job, which a call sent at sent has reserved.
 func (r *run) attempt(given *Job, sent time.Time) {
 	job := *given // the handler may change what it is given
@@ -21,8 +15,9 @@ func (r *run) attempt(given *Job, sent time.Time) {
 	if r.TTR > 0 {
 		lease = r.TTR
 	}
-	done, touches := make(chan outcome, 1), make(chan touched, 1)
-	arrived, renewed, touchAt, isStarted, isLost := time.Now(), sent, lease/3, false, false
+	done := make(chan outcome, 1)
+	arrived, renewed, isStarted, isLost := time.Now(), sent, false, false
+	beat := r.heartbeats.plan(&job, lease, renewed, lease/3)
 	// The answer to a long poll may be old. The job is started once the reservation is known to last.
 	start := func() {
 		isStarted = true
@@ -30,38 +25,40 @@ func (r *run) attempt(given *Job, sent time.Time) {
 	}
 	lose := func(err error) {
 		isLost = true
+		r.heartbeats.drop(beat)
 		cancel()
 		r.event("lost", given, err)
 	}
-	if since(renewed) < touchAt {
+	if since(renewed) < lease/3 {
 		start()
 	}
 	for isStarted || !isLost {
-		if !isLost && touchAt >= 0 && since(renewed) >= touchAt {
-			touchAt = -1
-			go func(sent time.Time) { touches <- touched{sent, r.touch(&job, lease)} }(time.Now())
+		if !isLost && since(beat.from) >= beat.wait {
+			r.heartbeats.send(beat)
 		}
 		select {
 		case ended := <-done:
+			r.heartbeats.drop(beat)
 			if !isLost {
 				if event, err := r.report(&job, ended, lease-since(renewed)); err != nil {
 					r.event(event, given, err)
 				}
 			}
 			return
-		case touch := <-touches:
-			code := Code(touch.err)
+		case touch := <-beat.answer:
 			switch {
 			case isLost:
 			case touch.err == nil:
-				renewed, touchAt = touch.sent, lease/3
+				renewed = touch.sent
+				beat = r.heartbeats.plan(&job, lease, renewed, lease/3)
 				if !isStarted {
 					start()
 				}
-			case code == "job_not_found" || code == "lease_lost" || code == "not_reserved":
+			case isGone(touch.err):
 				lose(touch.err)
 			default:
-				touchAt = since(renewed) + longer(shorter(lease/30, 5*time.Second), 50*time.Millisecond)
+				pause := longer(shorter(lease/30, 5*time.Second), 50*time.Millisecond)
+				beat = r.heartbeats.plan(&job, lease, time.Now(), pause)
 			}
 		case <-time.After(shorter(longestWait, lease/60)):
 		}
@@ -72,17 +69,8 @@ func (r *run) attempt(given *Job, sent time.Time) {
 	}
 }
 
-// touch sends a heartbeat; another one can follow in time if it is not answered.
-func (r *run) touch(job *Job, lease time.Duration) error {
-	fields := map[string]any{"receipt": job.Receipt}
-	setDuration(fields, "ttr", r.TTR)
-	limit := longer(shorter(lease/10, 10*time.Second), 250*time.Millisecond)
-	request := call{method: "POST", path: "/touch", fields: fields, read: jobReader(&Job{}, job.ID), limit: limit, repeats: never}
-	return r.Client.doJob(context.Background(), "touch", job.ID, request)
-}
-
 // report tells the server how a job ended, until it answers or the rest of the reservation is over. It returns the event of a
-// report that failed, and why.
+// report that failed, and why. Each report is a call of its own: it is sent when its job ends, and would have to wait for others.
 func (r *run) report(job *Job, ended outcome, rest time.Duration) (string, error) {
 	ended.fields["receipt"] = job.Receipt
 	reports := r.reports

@@ -28,8 +28,9 @@ const (
 // What it returns after that does not count.
 type Handler func(ctx context.Context, job *Job) error
 
-// Worker runs the jobs of some topics. While a handler runs, the worker extends its reservation after each third of it. A
-// reservation counts from when the last call that succeeded was sent, and is lost after nine tenths, or when the server says so.
+// Worker runs the jobs of some topics. While a handler runs, the worker extends its reservation after each third of it, or before
+// along with those of other jobs. A reservation counts from when the last call that succeeded was sent, and is lost after nine
+// tenths, or when the server says so.
 type Worker struct {
 	Client   *Client
 	Topics   []string // the most urgent first
@@ -71,6 +72,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	r := &run{Worker: *w}
 	r.setDefaults()
+	r.heartbeats = &heartbeats{client: r.Client, ttr: r.TTR, waiting: map[*heartbeat]bool{}}
 	var stopHandlers, stopReports context.CancelFunc
 	r.handlers, stopHandlers = context.WithCancel(withoutCancel{ctx})
 	r.reports, stopReports = context.WithCancel(withoutCancel{ctx})
@@ -111,6 +113,7 @@ type run struct {
 	Worker
 	handlers, reports context.Context // the ends of the drain and of the last reports
 	running           sync.WaitGroup
+	heartbeats        *heartbeats
 }
 
 func (r *run) setDefaults() {

@@ -1,21 +1,21 @@
-"""Runs one reserved job: its handler, its heartbeats, and the report of its end; knows no poll."""
+"""Runs one reserved job: its handler, when its heartbeats are due, and the report of its end; knows no poll. Each report has a call of
+its own: it is sent when its job ends, and would have to wait for others."""
 from __future__ import annotations
 
 import inspect
 import queue
 import threading
-import time
 from typing import Any, Callable
 
-from .calls import NEVER, Error, NoAnswer, Refused, Scope
+from .calls import Error, NoAnswer, Refused, Scope
 from .client import Client, Job
 from .events import Events, describe, text_of
+from .heartbeats import GONE, Heartbeat, Heartbeats, is_gone, now
 
 # Waits stand still while the machine is suspended, so none is longer than this.
 LONGEST_WAIT = 0.5
 # How long the ends of jobs are reported after the drain, while the server does not answer.
 LAST_REPORTS = 10.0
-GONE = ("job_not_found", "lease_lost", "not_reserved")
 
 
 class Bury(Exception):
@@ -26,47 +26,73 @@ class Attempt:
     """A job and its reservation, which a call sent at `sent` has made. The handler may change the job that it is given."""
 
     def __init__(self, client: Client, job: Job, sent: float, handler: Callable[[Job], Any], ttr: float | None,
-                 reports: Scope, events: Events) -> None:
-        self._client, self._job, self._handler, self._ttr = client, job, handler, ttr
+                 heartbeats: Heartbeats, reports: Scope, events: Events) -> None:
+        self._client, self._job, self._handler, self._heartbeats = client, job, handler, heartbeats
         self._id, self._receipt, self.lost, self._lease = job.id, job.receipt, job.lost, ttr or job.ttr
         self._reports, self._events = reports, events
         self._renewed = sent
+        self._beat = Heartbeat(self._id, self._receipt, sent, 0, 0, self._touched)
         self._mail: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
 
     def run(self) -> None:
         """Heartbeats and the handler have threads of their own, so that neither a slow server nor a slow handler keeps a lost
         reservation a secret."""
-        lease = self._lease
-        arrived, touch_due, is_started, is_lost = now(), self._renewed + lease / 3, False, False
+        self._plan(self._renewed, self._lease / 3)
+        ended = self._watch()
+        self._heartbeats.drop(self._beat)
+        if ended:
+            self._report(*ended)
+
+    def _watch(self) -> tuple[str, dict[str, Any]] | None:
+        """Waits for what happens to the job, until its handler has ended or it is lost before that was started. Returns the end
+        to report, if there is one."""
+        lease, arrived, is_started, is_lost = self._lease, now(), False, False
         touch_pause, wait = max(min(lease / 30, 5), 0.05), min(lease / 60, LONGEST_WAIT)
         while is_started or not is_lost:
             # The answer to a long poll may be old. The job is started once its reservation is known to last.
             if not is_started and now() < self._renewed + lease / 3:
                 is_started = True
                 self._start(self._handle, self._not_started)
-            if not is_lost and now() >= touch_due:
-                touch_due = float("inf")
-                self._start(self._touch, lambda error: ("not touched", NoAnswer(f"no thread for a heartbeat: {error}")))
+            if not is_lost and now() >= self._beat.due:
+                self._heartbeats.send(self._beat)
             try:
                 kind, value = self._mail.get(timeout=wait)
             except queue.Empty:
                 kind, value = "", None
             if kind == "ended":
-                if not is_lost:
-                    self._report(*value)
-                return
+                return None if is_lost else value
             failure: Error | None = None
             if kind == "touched":
-                self._renewed, touch_due = value, value + lease / 3
-            elif kind == "not touched":
-                touch_due = now() + touch_pause
-                failure = value if isinstance(value, Refused) and value.code in GONE else None
+                beat, failure = value
+                if failure is None:
+                    self._renewed = max(self._renewed, beat.sent)
+                    self._plan(self._renewed, lease / 3)
+                elif not is_gone(failure):
+                    failure = None
+                    if beat is self._beat:
+                        self._plan(now(), touch_pause)
+            elif self._beat.is_late(now()):
+                self._plan(now(), touch_pause)
             if failure is None and now() >= (self._renewed + lease * 0.9 if is_started else arrived + lease):
                 failure = NoAnswer("no heartbeat got through")
             if failure and not is_lost:
                 is_lost = True
                 self.lost.set()
                 self._events.send("lost", self._job, failure)
+            if is_lost:
+                self._heartbeats.drop(self._beat)
+        return None
+
+    def _plan(self, since: float, wait: float) -> None:
+        """Has the next heartbeat sent so long after a moment. The one before it may still bring an answer."""
+        # Another one can follow in time if this one is not answered.
+        limit = max(min(self._lease / 10, 10), 0.25)
+        self._heartbeats.drop(self._beat)
+        self._beat = Heartbeat(self._id, self._receipt, since, wait, limit, self._touched)
+        self._heartbeats.add(self._beat)
+
+    def _touched(self, beat: Heartbeat, failure: Error | None) -> None:
+        self._mail.put(("touched", (beat, failure)))
 
     def give_back(self, error: BaseException) -> None:
         """Releases a job that cannot be started."""
@@ -108,16 +134,6 @@ class Attempt:
         self._events.send("failed", self._job, error)
         return "release", {"reason": reason}
 
-    def _touch(self) -> None:
-        sent = now()
-        try:
-            # Another one can follow in time if this one is not answered.
-            limit = max(min(self._lease / 10, 10), 0.25)
-            self._client.hold(self._id, "touch", self._receipt, ttr=self._ttr, repeat=NEVER, limit=limit)
-            self._mail.put(("touched", sent))
-        except Error as error:
-            self._mail.put(("not touched", error))
-
     def _report(self, step: str, fields: dict[str, Any]) -> None:
         """Tells the server how the job ended, until it answers or the reservation ends."""
         left, scope = self._renewed + self._lease - now(), self._reports
@@ -129,9 +145,9 @@ class Attempt:
         except NoAnswer as failure:
             self._events.send("unanswered", self._job, failure)
         except Refused as failure:
-            is_gone = failure.code == "job_not_found"
+            is_missing = failure.code == "job_not_found"
             # What gave the job back may be an earlier try of this report.
-            is_done = is_gone if step == "finish" else failure.repeated and failure.code in GONE and not is_gone
+            is_done = is_missing if step == "finish" else failure.repeated and failure.code in GONE and not is_missing
             if not is_done:
                 self._events.send("late" if failure.code in GONE else "refused", self._job, failure)
 
@@ -147,9 +163,3 @@ def refuse_unrun(result: object) -> None:
 def _first(text: str) -> str:
     """The beginning of a text, up to 1,024 bytes of UTF-8."""
     return text.encode(errors="replace")[:1024].decode(errors="ignore")
-
-
-def now() -> float:
-    """The time that has passed, in suspend too where the system tells."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if clock is None else time.clock_gettime(clock)

@@ -10,10 +10,11 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Callable
 
-from .attempt import LAST_REPORTS, LONGEST_WAIT, Attempt, now
+from .attempt import LAST_REPORTS, LONGEST_WAIT, Attempt
 from .calls import LONGEST_PAUSE, Error, Refused, Scope, pause_after
 from .client import Client, Job
 from .events import Events, Hook
+from .heartbeats import Heartbeats, now
 from .values import Seconds, count, optional, seconds, text
 
 POLL_WAIT = 20.0
@@ -24,8 +25,8 @@ class Worker:
 
     When the handler returns, the job is finished; when it raises Bury, the job is buried; after any other exception it is released
     with that as its reason and comes back on its schedule. The handler may run twice for the same job, so its work must be safe
-    to repeat. While it runs, the worker extends its reservation after each third of it. A reservation counts from when the last
-    call that succeeded was sent, and is lost after nine tenths, or when the server says so. Then `job.lost` is set: others may
+    to repeat. While it runs, the worker extends its reservation after each third of it, or before along with those of other jobs. A
+    reservation counts from when the last call that succeeded was sent, and is lost after nine tenths, or when the server says so. Then `job.lost` is set: others may
     have the job by now, so the handler must stop, and what it returns does not count.
 
     Without `ttr`, reservations last for the jobs' own TTR. `on_event` is told what happens, by several threads: the event, the
@@ -58,6 +59,7 @@ class Worker:
         self._client, self._handler, self._name = client, handler, optional(text, "name", name)
         self._ttr, self._drain = optional(seconds, "ttr", ttr), min(seconds("drain", drain), threading.TIMEOUT_MAX)
         self._events = Events(on_event)
+        self._heartbeats = Heartbeats(client, self._ttr)
         self._polls, self._reports = Scope(), Scope()
         self._stops: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._places = threading.Semaphore(parallel)
@@ -156,7 +158,7 @@ class Worker:
                 failures += 1
 
     def _start(self, job: Job, sent: float) -> None:
-        attempt = Attempt(self._client, job, sent, self._handler, self._ttr, self._reports, self._events)
+        attempt = Attempt(self._client, job, sent, self._handler, self._ttr, self._heartbeats, self._reports, self._events)
         thread = threading.Thread(target=self._attempt, args=(attempt,), name=f"linger-{job.id}", daemon=True)
         with self._lock:
             self._running[thread] = attempt

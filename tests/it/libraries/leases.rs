@@ -45,17 +45,32 @@ fn heartbeats_go_with_every_setting_at_its_default(language: Language) {
     worker.stop();
 }
 
+/// Of all its jobs, whose heartbeats share calls.
 fn the_worker_may_choose_the_ttr(language: Language) {
     let site = Site::new();
-    site.add("a", "wait", json!({ "ttr": "1h" }));
-    let mut worker = Program::start(language, &site.server.url(), &["worker", "1", "4000"]);
-    worker.wait_for(&json!({ "runs": "a" }));
+    for id in ["a", "b"] {
+        site.add(id, "wait", json!({ "ttr": "1h" }));
+    }
+    let mut worker = Program::start(language, &site.server.url(), &["worker", "2", "4000"]);
+    for id in ["a", "b"] {
+        worker.wait_for(&json!({ "runs": id }));
+    }
     site.server.wait_for_renewals("a", 4);
-    assert_eq!(site.server.job("a")["attempts"], 1);
+    for id in ["a", "b"] {
+        assert_eq!(site.server.job(id)["attempts"], 1);
+    }
+    let touches = |route| {
+        let of = format!(r#"linger_http_requests_total{{route="{route}",method="POST",status="200"}}"#);
+        site.server.metric(&of)
+    };
+    assert_eq!(touches("/jobs/{id}/touch"), None);
+    assert!(touches("/batch/touch") >= Some(4.0));
     // The heartbeats were for four seconds, and not for an hour.
     worker.signal(Signal::KILL);
     worker.wait();
-    site.server.wait_for_state("a", &json!("delayed"));
+    for id in ["a", "b"] {
+        site.server.wait_for_state(id, &json!("delayed"));
+    }
 }
 
 fn a_cancelled_job_stops_its_handler(language: Language) {

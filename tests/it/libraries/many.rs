@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Language, Program, Site, in_each_language};
+use super::{Language, Program, Site, heartbeats::hand_out, in_each_language};
+use crate::examples::scripted::ScriptedServer;
 
 in_each_language! {
     each_job_of_a_batch_has_its_own_result,
+    an_answer_of_something_else_to_a_batch_is_none,
     a_patch_changes_what_it_has_and_no_more,
 }
 
@@ -41,6 +43,21 @@ fn each_job_of_a_batch_has_its_own_result(language: Language) {
         assert_eq!(job.expect("each has its reason")["state"], state, "{reason}");
     }
     assert!(found.iter().any(|job| job["due_at"] == "2100-01-01T00:00:00.000Z"), "{found:#?}");
+}
+
+/// It is sent again.
+fn an_answer_of_something_else_to_a_batch_is_none(language: Language) {
+    let server = ScriptedServer::new();
+    let program = Program::start(language, &server.url(), &["many"]);
+    hand_out(server.next(), 0..3);
+    let done = json!({ "status": 200 });
+    for results in [json!("<html>"), json!([done]), json!([{ "status": 200, "id": "x" }, done, done, done])] {
+        let touch = server.next();
+        assert_eq!(touch.line, "POST /batch/touch", "{results}");
+        touch.respond(200, &json!({ "results": results }).to_string());
+    }
+    server.next().respond(200, &json!({ "results": [done, done, done, done] }).to_string());
+    program.wait_for(&json!({ "touched": ["done", "done", "done", "done"] }));
 }
 
 fn a_patch_changes_what_it_has_and_no_more(language: Language) {

@@ -6,6 +6,7 @@ mod calls;
 mod foreign;
 mod fork;
 mod go_only;
+pub mod heartbeats;
 mod leases;
 mod many;
 mod python_only;
