@@ -1,4 +1,4 @@
-//! Open files of a worker: each command has pipes, and often a connection for its heartbeats.
+//! Open files of a worker: each command has pipes, and often a connection for a call about its job.
 
 use rustix::process::{Resource, Rlimit, getrlimit};
 
@@ -7,7 +7,7 @@ use crate::{
     process::open_files,
 };
 
-/// Open files for each command: three pipes, and the connection of a heartbeat.
+/// Open files for each command: three pipes, and the connection of its report, or of a heartbeat that is sent alone.
 const OF_EACH: u64 = 4;
 
 /// Other open files: the poll, signals, the pipes of a command that is being started, the file of the token.

@@ -6,11 +6,16 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{Site, Worker, on_each_engine};
-use crate::harness::{process_stats::is_stopped, proxy::Proxy, wait::TimeLimit};
+use crate::{
+    examples::scripted::ScriptedServer,
+    harness::{process_stats::is_stopped, proxy::Proxy, wait::TimeLimit},
+    libraries::heartbeats,
+};
 
 on_each_engine! {
     heartbeats_keep_a_job_for_longer_than_its_ttr,
     heartbeats_go_on_beside_a_command_that_prints_fast,
+    heartbeats_of_many_jobs_share_calls_and_end_with_their_own_job,
     a_cancelled_job_stops_its_command,
     a_partition_makes_no_second_holder,
     a_worker_that_was_stopped_ends_its_command_and_reports_nothing,
@@ -46,6 +51,67 @@ fn heartbeats_go_on_beside_a_command_that_prints_fast(site: &Site) {
     assert_eq!(site.server.job("a")["attempts"], 1);
     worker.signal(Signal::TERM);
     worker.ends_with(0);
+}
+
+/// The TTR is the jobs' own.
+fn heartbeats_of_many_jobs_share_calls_and_end_with_their_own_job(site: &Site) {
+    let ids = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    ids.into_iter().for_each(|id| site.add(id, json!({ "ttr": 2 })));
+    let line = "echo runs; exec sleep 1000";
+    let mut worker = site.worker(&["-j", "8", "--drain", "0s"], line);
+    worker.wait_for_number(8, &json!({ "line": "runs" }));
+    site.server.wait_for_renewals("a", 1);
+    assert_eq!(site.server.call("DELETE", "/jobs/c", "").status, 204);
+    worker.wait_for(&json!({ "event": "lost", "id": "c" }));
+    // With the one before, four thirds of their TTR.
+    site.server.wait_for_renewals("a", 3);
+    for id in ids.into_iter().filter(|id| *id != "c") {
+        let job = site.server.job(id);
+        assert_eq!((&job["state"], &job["attempts"]), (&json!("reserved"), &json!(1)), "{job}");
+    }
+    let touches = |route| {
+        let of = format!(r#"linger_http_requests_total{{route="{route}",method="POST",status="200"}}"#);
+        site.server.metric(&of)
+    };
+    assert_eq!(touches("/jobs/{id}/touch"), None);
+    assert!(touches("/batch/touch") >= Some(4.0));
+    worker.signal(Signal::TERM);
+    worker.ends_with(0);
+    assert_eq!(worker.story().iter().filter(|event| event.starts_with("lost")).count(), 1);
+}
+
+fn scripted_worker(server: &ScriptedServer, jobs: usize) -> (tempfile::TempDir, Worker) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let url = server.url();
+    let arguments =
+        ["t", "--url", &url, "-j", &jobs.to_string(), "--drain", "0s", "--exec", "exec sleep 1000"];
+    let worker = Worker::start(&arguments, &[], directory.path());
+    (directory, worker)
+}
+
+/// Ends a worker whose server answers nothing more. Returns the lost jobs.
+fn lost_jobs(mut worker: Worker) -> Vec<String> {
+    for _ in 0..3 {
+        worker.signal(Signal::TERM);
+    }
+    worker.ends_with(6);
+    worker.story().into_iter().filter(|event| event.starts_with("lost")).collect()
+}
+
+#[test]
+fn one_call_carries_the_heartbeats_of_fifty_jobs() {
+    let server = ScriptedServer::new();
+    let (_directory, worker) = scripted_worker(&server, heartbeats::MANY);
+    heartbeats::answer_heartbeats_of_fifty(&server);
+    assert_eq!(lost_jobs(worker), [format!("lost {}", heartbeats::LOST)], "the others live");
+}
+
+#[test]
+fn heartbeats_go_alone_where_the_server_takes_no_batch() {
+    let server = ScriptedServer::new();
+    let (_directory, worker) = scripted_worker(&server, heartbeats::FEW);
+    heartbeats::answer_single_heartbeats(&server);
+    assert_eq!(lost_jobs(worker), [""; 0]);
 }
 
 #[test]

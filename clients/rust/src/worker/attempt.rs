@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{
     drain::Stop,
-    lease::Lease,
+    lease::{HeartbeatTime, Lease},
     moment::BootTime,
     outcome::{Ended, Report, Verdict, reason},
 };
@@ -38,8 +38,8 @@ pub(crate) enum Step {
     Start,
     /// Do not start it any more.
     Skip,
-    /// Send a heartbeat, and tell [`Attempt::heartbeat_sent`] of it.
-    SendHeartbeat,
+    /// Have a heartbeat sent at this time, and tell the attempt what it brought.
+    AskForHeartbeat(HeartbeatTime),
     /// Ask the job to end.
     Terminate,
     /// Kill it.
@@ -86,8 +86,8 @@ pub(crate) struct Attempt {
     /// When its reservation has certainly ended if no heartbeat gets through before it starts.
     stale: BootTime,
     started: Option<BootTime>,
-    /// When the next heartbeat is sent; none while one is under way.
-    heartbeat: Option<BootTime>,
+    /// When the next heartbeat is sent; none once it is asked for.
+    heartbeat: Option<HeartbeatTime>,
     ending: Option<Ending>,
     is_abandoned: bool,
 }
@@ -96,7 +96,7 @@ impl Attempt {
     /// A job that arrived at `now` with the answer to a call sent at `sent`.
     pub fn new(length: Duration, sent: BootTime, now: BootTime, limits: Limits) -> Self {
         let lease = Lease::new(length, sent);
-        let heartbeat = Some(lease.heartbeat_due());
+        let heartbeat = Some(lease.heartbeat());
         Self {
             lease,
             limits,
@@ -133,14 +133,11 @@ impl Attempt {
         if self.reservation != Reservation::Good || self.ending.is_some() {
             return Step::Skip;
         }
-        if now < self.lease.heartbeat_due() {
+        if now < self.lease.heartbeat().due {
             self.started = Some(now);
             return Step::Start;
         }
-        match self.heartbeat {
-            Some(due) if due <= now => Step::SendHeartbeat,
-            due => Step::Wait(due.map_or(self.stale, |due| due.min(self.stale))),
-        }
+        self.heartbeat.take().map_or(Step::Wait(self.stale), Step::AskForHeartbeat)
     }
 
     fn while_running(&mut self, started: BootTime, now: BootTime) -> Step {
@@ -161,9 +158,10 @@ impl Attempt {
                 return Step::Kill;
             }
         }
-        let heartbeat = self.heartbeat.filter(|_| self.is_worth_a_heartbeat());
-        if heartbeat.is_some_and(|due| due <= now) {
-            return Step::SendHeartbeat;
+        if self.is_worth_a_heartbeat()
+            && let Some(time) = self.heartbeat.take()
+        {
+            return Step::AskForHeartbeat(time);
         }
         let lost = (self.reservation == Reservation::Good).then(|| self.lease.lost());
         let next = match &self.ending {
@@ -172,10 +170,11 @@ impl Attempt {
         };
         // After all of these there is nothing left but its end.
         let forever = now + Duration::from_secs(3_600);
-        Step::Wait([heartbeat, lost, next].into_iter().flatten().min().unwrap_or(forever))
+        Step::Wait([lost, next].into_iter().flatten().min().unwrap_or(forever))
     }
 
-    fn is_worth_a_heartbeat(&self) -> bool {
+    /// Whether a heartbeat may still keep the job for this worker.
+    pub fn is_worth_a_heartbeat(&self) -> bool {
         match self.reservation {
             Reservation::Good => true,
             Reservation::Late => self.limits.on_lost == OnLost::Keep,
@@ -183,15 +182,10 @@ impl Attempt {
         }
     }
 
-    /// A heartbeat is under way.
-    pub fn heartbeat_sent(&mut self) {
-        self.heartbeat = None;
-    }
-
     /// The heartbeat that was sent at `sent` succeeded.
     pub fn heartbeat_succeeded(&mut self, sent: BootTime) {
         self.lease.renew(sent);
-        self.heartbeat = Some(self.lease.heartbeat_due());
+        self.heartbeat = Some(self.lease.heartbeat());
         if self.reservation == Reservation::Late && self.is_worth_a_heartbeat() {
             self.reservation = Reservation::Good;
         }
@@ -199,7 +193,7 @@ impl Attempt {
 
     /// The heartbeat had no answer, or one that says nothing about the job.
     pub fn heartbeat_failed(&mut self, now: BootTime) {
-        self.heartbeat = Some(now + self.lease.pause());
+        self.heartbeat = Some(self.lease.heartbeat_again(now));
     }
 
     /// The server says that there is no such reservation.

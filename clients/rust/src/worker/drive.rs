@@ -1,13 +1,13 @@
-//! Drives one attempt: sends its heartbeats, has the host run the job, and reports how it ended.
+//! Drives one attempt: asks for its heartbeats, has the host run the job, and reports how it ended.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, sync::Arc};
 
-use tokio::{sync::watch, time::timeout};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
     attempt::{Attempt, OnLost, Step},
-    contact::is_away,
     drain::Stop,
+    heartbeats::{Heartbeat, Wanted},
     host::{Event, Host, Outcome, Urgency},
     moment::BootTime,
     outcome::{Ended, Verdict},
@@ -27,26 +27,17 @@ pub(crate) enum AttemptEnd {
     Unreported,
 }
 
-/// What a heartbeat brought.
-enum Heartbeat {
-    /// It was sent at this moment, and succeeded.
-    Renewed(BootTime),
-    /// There is no such reservation any more.
-    Gone(Error),
-    /// Nothing is known.
-    Failed,
-}
-
 /// Sees a job, popped by a call that was sent at `sent`, to its end.
 pub(crate) async fn drive<H: Host>(
     shared: Arc<Shared<H>>,
     job: Arc<ReservedJob>,
     sent: BootTime,
+    heartbeats: mpsc::UnboundedSender<Wanted>,
     mut stop: watch::Receiver<Stop>,
 ) -> AttemptEnd {
     let length = shared.options.ttr.unwrap_or(job.ttr);
     let mut attempt = Attempt::new(length, sent, BootTime::now(), shared.options.limits);
-    let run = run(&shared, &job, &mut attempt, &mut stop).await;
+    let run = run(&shared, &job, &mut attempt, &heartbeats, &mut stop).await;
     let Ok((ended, started)) = run else { return AttemptEnd::Unreported };
     let took = started.map(|started| started.until(BootTime::now()));
     if let Some(wanted) = attempt.report(ended.as_ref()) {
@@ -72,11 +63,12 @@ async fn run<H: Host>(
     shared: &Shared<H>,
     job: &Arc<ReservedJob>,
     attempt: &mut Attempt,
+    heartbeats: &mpsc::UnboundedSender<Wanted>,
     stop: &mut watch::Receiver<Stop>,
 ) -> Result<(Option<Ended>, Option<BootTime>), Abandoned> {
     let urgency = watch::Sender::new(Urgency::None);
     let mut run: Option<Pin<Box<dyn Future<Output = Ended> + '_>>> = None;
-    let mut heartbeat: Option<Pin<Box<dyn Future<Output = Heartbeat> + '_>>> = None;
+    let mut heartbeat: Option<oneshot::Receiver<Heartbeat>> = None;
     let mut started = None;
     let mut is_lost = false;
     loop {
@@ -93,10 +85,11 @@ async fn run<H: Host>(
                 lost(shared, job, attempt, &mut is_lost, None);
                 return Ok((None, None));
             }
-            Step::SendHeartbeat => {
-                attempt.heartbeat_sent();
-                let limit = attempt.lease().heartbeat_limit();
-                heartbeat = Some(Box::pin(send_heartbeat(shared, job, limit)));
+            Step::AskForHeartbeat(time) => {
+                let (wanted, answer) = Wanted::new(job.clone(), time, attempt.lease().heartbeat_limit());
+                // Fails if the heartbeats have ended; then there is no answer either.
+                let _ = heartbeats.send(wanted);
+                heartbeat = Some(answer);
                 continue;
             }
             Step::Terminate => {
@@ -111,12 +104,13 @@ async fn run<H: Host>(
             Step::Abandon => return Err(Abandoned),
             Step::Wait(until) => until,
         };
+        heartbeat = heartbeat.filter(|_| attempt.is_worth_a_heartbeat());
         tokio::select! {
             biased;
             ended = some(&mut run) => return Ok((Some(ended), started)),
             answer = some(&mut heartbeat) => {
                 heartbeat = None;
-                match answer {
+                match answer.unwrap_or(Heartbeat::Failed) {
                     Heartbeat::Renewed(sent) => attempt.heartbeat_succeeded(sent),
                     Heartbeat::Failed => attempt.heartbeat_failed(BootTime::now()),
                     Heartbeat::Gone(error) => {
@@ -144,25 +138,4 @@ fn lost<H: Host>(
         *is_told = true;
         shared.host.event(Event::Lost { job, refusal, is_kept: is_kept && !attempt.is_lost() });
     }
-}
-
-/// Sends a heartbeat, whose answer has to come within `limit`.
-async fn send_heartbeat<H: Host>(shared: &Shared<H>, job: &ReservedJob, limit: Duration) -> Heartbeat {
-    let answer = shared.call("touch", async |client| {
-        // Taken before each sending: the token may have been read in between.
-        let sent = BootTime::now();
-        let answer = timeout(limit, client.touch(&job.id, &job.receipt, shared.options.ttr)).await;
-        let timed_out = Err(Error::TimedOut { call: "touch", limit, was_sent: true });
-        answer.unwrap_or(timed_out).map(|_| sent)
-    });
-    match answer.await {
-        Ok(sent) => Heartbeat::Renewed(sent),
-        Err(error) if is_gone(&error) => Heartbeat::Gone(error),
-        Err(_) => Heartbeat::Failed,
-    }
-}
-
-/// Whether the server says that the reservation is over.
-fn is_gone(error: &Error) -> bool {
-    !is_away(error) && error.refusal().is_some_and(|refusal| matches!(refusal.status, 404 | 409))
 }

@@ -16,6 +16,21 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const MARGIN_PARTS: u32 = 20;
 const LONGEST_MARGIN: Duration = Duration::from_millis(250);
 
+/// When a heartbeat is sent: when it is due, or before with that of another job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HeartbeatTime {
+    /// From when on it goes along with another one.
+    pub early: BootTime,
+    pub due: BootTime,
+}
+
+impl HeartbeatTime {
+    /// After `wait` from a moment on. The second half of it may be left out.
+    pub fn after(from: BootTime, wait: Duration) -> Self {
+        Self { early: from + wait / 2, due: from + wait }
+    }
+}
+
 /// A reservation as the worker counts it: from when it sent the last call that was answered, so that it ends
 /// before the server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,9 +50,9 @@ impl Lease {
         self.renewed = self.renewed.max(sent);
     }
 
-    /// When the next heartbeat is due: after a third of it.
-    pub fn heartbeat_due(&self) -> BootTime {
-        self.renewed + self.length / 3
+    /// When the next heartbeat is sent: after a third of it.
+    pub fn heartbeat(&self) -> HeartbeatTime {
+        HeartbeatTime::after(self.renewed, self.length / 3)
     }
 
     /// From when it counts as lost: after nine tenths of it.
@@ -55,9 +70,9 @@ impl Lease {
         (self.length / HEARTBEAT_PARTS).clamp(SHORTEST_HEARTBEAT, LONGEST_HEARTBEAT)
     }
 
-    /// The pause after a heartbeat that failed.
-    pub fn pause(&self) -> Duration {
-        (self.length / PAUSE_PARTS).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+    /// When the next heartbeat is sent after one that failed at `now`.
+    pub fn heartbeat_again(&self, now: BootTime) -> HeartbeatTime {
+        HeartbeatTime::after(now, (self.length / PAUSE_PARTS).clamp(SHORTEST_PAUSE, LONGEST_PAUSE))
     }
 }
 
@@ -72,16 +87,17 @@ mod tests {
     #[test]
     fn the_parts_of_a_lease_follow_each_other_and_end_before_it() {
         for (length_ms, expected) in [
-            (1_200, [400, 1_080, 1_140]),
-            (60_000, [20_000, 54_000, 59_750]),
-            (86_400_000, [28_800_000, 77_760_000, 86_399_750]),
+            (1_200, [200, 400, 1_080, 1_140]),
+            (60_000, [10_000, 20_000, 54_000, 59_750]),
+            (86_400_000, [14_400_000, 28_800_000, 77_760_000, 86_399_750]),
         ] {
             let lease = Lease::new(Duration::from_millis(length_ms), ms(5));
-            let moments = [lease.heartbeat_due(), lease.lost(), lease.last_moment()];
+            let HeartbeatTime { early, due } = lease.heartbeat();
+            let moments = [early, due, lease.lost(), lease.last_moment()];
             let expected = expected.map(|passed| ms(5) + Duration::from_millis(passed));
             assert_eq!(moments, expected, "{length_ms}");
-            let most = lease.heartbeat_limit() + lease.pause() + lease.heartbeat_limit();
-            assert!(lease.heartbeat_due() + most < lease.lost(), "two heartbeats fit: {length_ms}");
+            let again = lease.heartbeat_again(due + lease.heartbeat_limit());
+            assert!(again.due + lease.heartbeat_limit() < lease.lost(), "two heartbeats fit: {length_ms}");
         }
     }
 

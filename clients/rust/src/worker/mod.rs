@@ -3,7 +3,8 @@
 //!
 //! The decisions are pure and get the time from outside: `lease` (when a heartbeat is due, when a reservation
 //! counts as lost), `attempt` (one job, from its delivery to what is reported), `drain` (the end of the worker),
-//! `contact` (a server that is away). `work` and `drive` send the calls and wait, on one thread.
+//! `contact` (a server that is away). `work` pops, `drive` sees one job to its end, and `heartbeats` is one task that sends
+//! the heartbeats of all jobs, many by one call. They wait on one thread.
 //!
 //! A lease counts in boot time from when the last successful call was sent, so that it ends before the server's
 //! reservation. Timers stop during suspend, so no wait is longer than half a second. An answer to a long poll may
@@ -13,6 +14,7 @@ mod attempt;
 mod contact;
 mod drain;
 mod drive;
+mod heartbeats;
 mod host;
 mod lease;
 mod moment;

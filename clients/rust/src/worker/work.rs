@@ -11,6 +11,7 @@ use super::{
     contact::{is_away, pause},
     drain::{Cause, Drain, Stop},
     drive::{AttemptEnd, drive},
+    heartbeats::{Wanted, send_heartbeats},
     host::{Event, Host},
     moment::BootTime,
     session::is_refused,
@@ -44,10 +45,14 @@ pub async fn work<H: Host>(
 ) -> Cause {
     let drain = Drain::new(options.drain, options.limits.kill_after);
     let left = options.max_jobs;
+    let shared = Arc::new(Shared::new(options, host, client));
+    let (heartbeats, asked) = mpsc::unbounded_channel();
+    let beating = send_heartbeats(shared.clone(), asked);
     let mut worker = Worker {
         not_connected: true,
-        shared: Arc::new(Shared::new(options, host, client)),
+        shared,
         drain,
+        heartbeats,
         attempts: JoinSet::new(),
         stop: watch::Sender::new(Stop::No),
         left,
@@ -55,12 +60,20 @@ pub async fn work<H: Host>(
         next_pop: BootTime::now(),
         unreported: 0,
     };
-    LocalSet::new().run_until(worker.run(commands)).await
+    let working = async {
+        tokio::select! {
+            cause = worker.run(commands) => cause,
+            never = beating => match never {},
+        }
+    };
+    LocalSet::new().run_until(working).await
 }
 
 struct Worker<H> {
     shared: Arc<Shared<H>>,
     drain: Drain,
+    /// Attempts ask here for their heartbeats, at most once at a time.
+    heartbeats: mpsc::UnboundedSender<Wanted>,
     attempts: JoinSet<AttemptEnd>,
     stop: watch::Sender<Stop>,
     /// How many jobs it may still take, if that is limited.
@@ -171,7 +184,8 @@ impl<H: Host> Worker<H> {
                 }
                 self.left = self.left.map(|left| left.saturating_sub(jobs.len()));
                 for job in jobs {
-                    let attempt = drive(self.shared.clone(), Arc::new(job), sent, self.stop.subscribe());
+                    let (heartbeats, stop) = (self.heartbeats.clone(), self.stop.subscribe());
+                    let attempt = drive(self.shared.clone(), Arc::new(job), sent, heartbeats, stop);
                     self.attempts.spawn_local(attempt);
                 }
                 if self.left == Some(0) {

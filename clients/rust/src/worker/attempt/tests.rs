@@ -25,6 +25,21 @@ fn started(limits: Limits) -> Attempt {
     attempt
 }
 
+/// When the heartbeat is due that the attempt asks for.
+fn heartbeat_due(attempt: &mut Attempt, now: BootTime) -> BootTime {
+    match attempt.next(now) {
+        Step::AskForHeartbeat(time) => time.due,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The same attempt once it has asked for its first heartbeat.
+fn beating(limits: Limits) -> Attempt {
+    let mut attempt = started(limits);
+    assert_eq!(heartbeat_due(&mut attempt, second(0)), second(20));
+    attempt
+}
+
 fn ended(verdict: Verdict, what: &str) -> Ended {
     Ended { verdict, what: what.to_owned(), detail: Some("psp timeout".to_owned()) }
 }
@@ -35,28 +50,25 @@ fn release(delay: Option<u64>, reason: &str) -> Report {
 
 #[test]
 fn a_heartbeat_follows_each_third_of_the_lease_from_when_the_last_one_was_sent() {
-    let mut attempt = started(LIMITS);
-    assert_eq!(attempt.next(second(0)), Step::Wait(second(20)));
+    let mut attempt = beating(LIMITS);
     for round in 1..100 {
         let due = second(20 * round);
-        assert_eq!(attempt.next(due), Step::SendHeartbeat);
-        attempt.heartbeat_sent();
-        assert_eq!(attempt.next(due + Duration::from_secs(1)), Step::Wait(second(20 * round + 34)));
+        assert_eq!(attempt.next(due), Step::Wait(second(20 * round + 34)));
         // Its answer took five seconds, which do not count.
         attempt.heartbeat_succeeded(due);
-        assert_eq!(attempt.next(due + Duration::from_secs(5)), Step::Wait(second(20 * round + 20)));
+        let (early, next) = (second(20 * round + 10), second(20 * round + 20));
+        let asked = Step::AskForHeartbeat(HeartbeatTime { early, due: next });
+        assert_eq!(attempt.next(due + Duration::from_secs(5)), asked);
     }
     assert_eq!(attempt.report(Some(&ended(Verdict::Done, "exit 0"))), Some(Report::Finish));
 }
 
 #[test]
 fn a_job_without_heartbeats_is_over_before_its_lease() {
-    let mut attempt = started(LIMITS);
-    assert_eq!(attempt.next(second(20)), Step::SendHeartbeat);
+    let mut attempt = beating(LIMITS);
     for tried in [20, 26, 34, 42, 50] {
-        attempt.heartbeat_sent();
         attempt.heartbeat_failed(second(tried + 2));
-        assert_eq!(attempt.next(second(tried + 2)), Step::Wait(second(tried + 4)), "two seconds later");
+        assert_eq!(heartbeat_due(&mut attempt, second(tried + 2)), second(tried + 4), "two seconds later");
     }
     assert_eq!(attempt.next(second(54)), Step::Terminate);
     assert_eq!(attempt.next(second(54)), Step::Wait(ms(59_750)), "no more heartbeats");
@@ -69,9 +81,7 @@ fn a_job_without_heartbeats_is_over_before_its_lease() {
 
 #[test]
 fn a_late_answer_does_not_bring_a_lost_lease_back() {
-    let mut attempt = started(LIMITS);
-    assert_eq!(attempt.next(second(53)), Step::SendHeartbeat);
-    attempt.heartbeat_sent();
+    let mut attempt = beating(LIMITS);
     assert_eq!(attempt.next(second(54)), Step::Terminate);
     attempt.heartbeat_succeeded(second(53));
     assert!(attempt.is_lost());
@@ -98,14 +108,13 @@ fn a_job_that_was_taken_back_is_ended_within_kill_after() {
 #[test]
 fn a_lost_job_may_be_kept_and_then_still_tries_to_finish() {
     let limits = Limits { on_lost: OnLost::Keep, ..LIMITS };
-    let mut attempt = started(limits);
-    assert_eq!(attempt.next(second(54)), Step::SendHeartbeat);
-    attempt.heartbeat_sent();
-    attempt.heartbeat_failed(second(55));
-    assert_eq!(attempt.next(second(70)), Step::SendHeartbeat, "also after its end");
-    attempt.heartbeat_sent();
+    let mut attempt = beating(limits);
+    assert_eq!(attempt.next(second(54)), Step::Wait(second(3_600)));
+    attempt.heartbeat_failed(second(68));
+    assert_eq!(heartbeat_due(&mut attempt, second(68)), second(70), "also after its end");
     attempt.heartbeat_succeeded(second(70));
-    assert_eq!(attempt.next(second(71)), Step::Wait(second(90)), "it may be there after all");
+    assert_eq!(heartbeat_due(&mut attempt, second(71)), second(90), "it may be there after all");
+    assert_eq!(attempt.next(second(71)), Step::Wait(second(124)));
     attempt.lease_is_gone(second(90));
     assert_eq!(attempt.next(second(200)), Step::Wait(second(3_600)), "no more heartbeats");
     assert_eq!(attempt.report(Some(&ended(Verdict::Done, "exit 0"))), Some(Report::Finish));
@@ -113,12 +122,13 @@ fn a_lost_job_may_be_kept_and_then_still_tries_to_finish() {
 
 #[test]
 fn a_job_over_its_time_is_terminated_killed_and_released_whatever_it_exits_with() {
-    let mut attempt = started(Limits { timeout: Duration::from_secs(5), ..LIMITS });
+    let mut attempt = beating(Limits { timeout: Duration::from_secs(5), ..LIMITS });
     assert_eq!(attempt.next(second(4)), Step::Wait(second(5)));
     assert_eq!(attempt.next(second(5)), Step::Terminate);
     assert_eq!(attempt.next(second(5)), Step::Wait(second(15)));
     assert_eq!(attempt.next(second(15)), Step::Kill);
-    assert_eq!(attempt.next(second(15)), Step::Wait(second(20)), "the lease is held until it is gone");
+    attempt.heartbeat_succeeded(second(14));
+    assert_eq!(heartbeat_due(&mut attempt, second(15)), second(34), "the lease is held until it is gone");
     let report = attempt.report(Some(&ended(Verdict::Done, "exit 0")));
     assert_eq!(report, Some(release(None, "timed out after 5s: psp timeout")));
 }
@@ -126,8 +136,7 @@ fn a_job_over_its_time_is_terminated_killed_and_released_whatever_it_exits_with(
 #[test]
 fn a_lease_that_is_lost_while_a_job_ends_hastens_its_end() {
     let limits = Limits { timeout: Duration::from_secs(50), kill_after: MINUTE, ..LIMITS };
-    let mut attempt = started(limits);
-    attempt.heartbeat_sent();
+    let mut attempt = beating(limits);
     assert_eq!(attempt.next(second(50)), Step::Terminate);
     assert_eq!(attempt.next(second(50)), Step::Wait(second(54)));
     assert_eq!(attempt.next(second(54)), Step::Wait(ms(59_750)));
@@ -137,7 +146,7 @@ fn a_lease_that_is_lost_while_a_job_ends_hastens_its_end() {
 
 #[test]
 fn the_end_of_the_worker_releases_a_running_job_at_once() {
-    let mut attempt = started(LIMITS);
+    let mut attempt = beating(LIMITS);
     attempt.stop(Stop::Terminate, second(5));
     attempt.stop(Stop::Terminate, second(6));
     assert_eq!(attempt.next(second(6)), Step::Terminate);
@@ -167,15 +176,13 @@ fn an_end_of_its_own_is_reported_by_its_worth() {
 #[test]
 fn a_job_that_may_have_been_on_the_way_for_long_is_confirmed_before_it_starts() {
     let mut attempt = Attempt::new(MINUTE, second(0), second(25), LIMITS);
-    assert_eq!(attempt.next(second(25)), Step::SendHeartbeat);
-    attempt.heartbeat_sent();
+    assert_eq!(heartbeat_due(&mut attempt, second(25)), second(20), "at once");
     assert_eq!(attempt.next(second(26)), Step::Wait(second(85)));
     attempt.heartbeat_failed(second(27));
-    assert_eq!(attempt.next(second(29)), Step::SendHeartbeat);
-    attempt.heartbeat_sent();
+    assert_eq!(heartbeat_due(&mut attempt, second(27)), second(29));
     attempt.heartbeat_succeeded(second(29));
     assert_eq!(attempt.next(second(30)), Step::Start);
-    assert_eq!(attempt.next(second(30)), Step::Wait(second(49)));
+    assert_eq!(heartbeat_due(&mut attempt, second(30)), second(49));
 }
 
 #[test]
@@ -185,7 +192,6 @@ fn a_job_that_is_lost_before_its_start_is_not_started() {
     taken_back.lease_is_gone(second(26));
     assert_eq!((taken_back.next(second(26)), taken_back.report(None)), (Step::Skip, None));
     let mut unconfirmed = arrived();
-    unconfirmed.heartbeat_sent();
     assert_eq!((unconfirmed.next(second(85)), unconfirmed.report(None)), (Step::Skip, None));
     let mut draining = arrived();
     draining.stop(Stop::Terminate, second(26));
