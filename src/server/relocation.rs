@@ -16,7 +16,7 @@ use crate::{
         embedded::{self, Durability, Identity},
         redis,
     },
-    transfer::{self, NamedStore, PassReport, Relocation, Watcher, counted},
+    transfer::{self, NamedStore, PassReport, Relocation, Watcher, contents_in_words, counted},
 };
 
 /// Which step of a move.
@@ -130,14 +130,16 @@ async fn complete(
 }
 
 fn in_words(target: &str, passed: &PassReport) -> String {
-    let PassReport { jobs, topics, copied, deleted, set, broken, .. } = *passed;
+    let PassReport { jobs, topics, schedules, copied, deleted, set, schedules_set, broken, .. } = *passed;
     let mut text = format!(
-        "{target}: {} and {}; copied {}, deleted {deleted}, set {}",
-        counted(jobs, "job"),
-        counted(topics, "topic"),
+        "{target}: {}; copied {}, deleted {deleted}, set {}",
+        contents_in_words(jobs, topics, schedules),
         counted(copied, "job"),
         counted(set, "topic")
     );
+    if schedules_set > 0 {
+        text.push_str(&format!(" and {}", counted(schedules_set, "schedule")));
+    }
     if broken > 0 {
         text.push_str(&format!(", left out {}", counted(broken, "broken record")));
     }

@@ -17,7 +17,7 @@ use crate::{
         RecordReader, Store,
         embedded::{self, OpenError},
     },
-    transfer::{self, ExportFile, Exported, Imported, TransferError, Watcher, counted},
+    transfer::{self, ExportFile, Exported, Imported, TransferError, Watcher, contents_in_words, counted},
 };
 
 /// What a transfer did.
@@ -78,12 +78,11 @@ pub fn import(
         let imported = imported?;
         closed.map(|()| imported)
     })?;
-    let Imported { jobs, topics, existing, refused } = imported;
+    let Imported { jobs, topics, schedules, existing, refused } = imported;
     let text = format!(
-        "{}: imported {} and {}; already there: {existing}, refused: {refused}\n",
+        "{}: imported {}; already there: {existing}, refused: {refused}\n",
         wiring::engine(config),
-        counted(jobs, "job"),
-        counted(topics, "topic")
+        contents_in_words(jobs, topics, schedules)
     );
     Ok(TransferReport { text, is_complete: refused == 0 })
 }
@@ -153,8 +152,8 @@ pub(super) fn run<T>(
     runtime.map_err(|error| MaintenanceError::Failed(format!("cannot start: {error}")))?.block_on(transfer)
 }
 
-fn exported_report(name: &str, Exported { jobs, topics, broken }: Exported) -> TransferReport {
-    let mut text = format!("{name}: {} and {}", counted(jobs, "job"), counted(topics, "topic"));
+fn exported_report(name: &str, Exported { jobs, topics, schedules, broken }: Exported) -> TransferReport {
+    let mut text = format!("{name}: {}", contents_in_words(jobs, topics, schedules));
     if broken > 0 {
         text.push_str(&format!("; left out {}", counted(broken, "broken record")));
     }

@@ -40,7 +40,7 @@ pub use records::{JobRecord, Put, RecordPage, RecordReader, TopicRecord};
 pub use request::{AddJob, Claim, FinishJob, Patch, PurgeCursor, Release, Requeue, Wait};
 pub use schedules::{
     PreviousRun, ScheduleChange, ScheduleChanged, ScheduleContent, ScheduleOutcome, SchedulePage,
-    ScheduleRefusal, ScheduleRun, ScheduleStore, StoredSchedule,
+    ScheduleRefusal, ScheduleRun, ScheduleStore, ScheduleUpdates, StoredSchedule,
 };
 pub use step::{Applied, Step, StepAction, Steps};
 pub use topic_values::{TopicStore, TopicUpdates, TopicValues, Updated};
@@ -218,8 +218,8 @@ pub trait Store: TopicStore + ScheduleStore + std::fmt::Debug + 'static {
     /// lists of the states would miss a job that moves to a list that was walked already.
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice>;
 
-    /// Reads everything that is set for topics, then every job, whole. A job that is there from the call until the last page is
-    /// on exactly one page, as it was at one moment since the call; one whose due time has passed may be shown as ready before a
+    /// Reads everything that is set for topics, then every schedule, then every job, whole. A schedule or job that is there from the
+    /// call until the last page is on exactly one page, as it was at one moment since the call; one whose due time has passed may be shown as ready before a
     /// promotion. On the embedded engine all pages are of one moment.
     async fn records(&self) -> Result<Box<dyn RecordReader>>;
 

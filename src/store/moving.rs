@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, time::Duration};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{JobRecord, Put, RecordReader, Result, TopicStore};
+use super::{JobRecord, Put, RecordReader, Result, ScheduleStore, TopicStore};
 use crate::{
     clock::Clock,
     job::{JobId, Timestamp},
@@ -146,7 +146,7 @@ impl ServerSet {
 /// A store that can be the source or the target of a move. It is opened for a move without the tasks of a server, so
 /// that nothing changes in it by itself.
 #[async_trait]
-pub trait Movable: TopicStore {
+pub trait Movable: TopicStore + ScheduleStore {
     /// Identifies this store, wherever it is: random, chosen when the store was made.
     fn store_id(&self) -> String;
 

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 
-use super::{Result, TopicConfig, TopicValues};
+use super::{Result, StoredSchedule, TopicConfig, TopicValues};
 use crate::job::{Attributes, Fingerprint, Job, JobSpec, Receipt, Tag, Topic};
 
 /// A job with everything that a store keeps of it.
@@ -112,9 +112,11 @@ impl TopicRecord {
 pub struct RecordPage {
     /// What is set for topics. All of them are on the pages before the first job.
     pub topics: Vec<TopicRecord>,
+    /// Schedules. All of them are on the pages before the first job, too.
+    pub schedules: Vec<StoredSchedule>,
     /// Jobs.
     pub jobs: Vec<JobRecord>,
-    /// The records that cannot be read, as sentences that name the job or topic.
+    /// The records that cannot be read, as sentences that name the job, schedule or topic.
     pub broken: Vec<String>,
 }
 
@@ -125,7 +127,7 @@ pub trait RecordReader: Send {
     async fn next(&mut self) -> Result<Option<RecordPage>>;
 }
 
-/// Result of [`super::Store::put`] for one record.
+/// Result of [`super::Store::put`], or of another operation that stores whole records, for one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
     /// Stored.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{AddJob, Refusal, Result};
+use super::{AddJob, Error, Put, Refusal, Result};
 use crate::job::{JobId, ScheduleName, Timestamp};
 
 /// A schedule as a store keeps it.
@@ -121,6 +121,54 @@ pub trait ScheduleStore: Send + Sync {
     /// schedule. An id stays beside its schedule in every store whose number of shards is a power of two.
     fn run_id(&self, name: &ScheduleName, stem: &str) -> JobId {
         run_id_beside(name, stem, 1)
+    }
+}
+
+/// Whole schedules, as imports and moves store them.
+pub trait ScheduleUpdates {
+    /// Stores schedules as they are in another store. Results are in the order of `schedules`. One that is there already, or
+    /// another one with its name, stays as it is.
+    fn put_schedules(&self, schedules: Vec<StoredSchedule>) -> impl Future<Output = Result<Vec<Put>>> + Send;
+
+    /// Replaces the content of schedules, whatever it is; `None` deletes.
+    fn replace_schedules(
+        &self,
+        contents: Vec<(ScheduleName, Option<ScheduleContent>)>,
+    ) -> impl Future<Output = Result<()>> + Send;
+}
+
+impl<S: ScheduleStore + ?Sized> ScheduleUpdates for S {
+    async fn put_schedules(&self, schedules: Vec<StoredSchedule>) -> Result<Vec<Put>> {
+        let put = |StoredSchedule { name, content }: &StoredSchedule| ScheduleChange {
+            name: name.clone(),
+            expected: None,
+            content: Some(content.clone()),
+            run: None,
+        };
+        let outcomes = self.change_schedules(schedules.iter().map(put).collect()).await?;
+        let mut puts = Vec::with_capacity(schedules.len());
+        for (schedule, outcome) in schedules.iter().zip(outcomes) {
+            puts.push(match outcome {
+                Ok(_) => Put::Done,
+                Err(_) if self.schedule(&schedule.name).await?.schedules.contains(schedule) => Put::Exists,
+                Err(_) => Put::Differs,
+            });
+        }
+        Ok(puts)
+    }
+
+    async fn replace_schedules(&self, contents: Vec<(ScheduleName, Option<ScheduleContent>)>) -> Result<()> {
+        let mut changes = Vec::with_capacity(contents.len());
+        for (name, content) in contents {
+            let stored = self.schedule(&name).await?.schedules.pop().map(|stored| stored.content);
+            changes.push(ScheduleChange { name, expected: stored, content, run: None });
+        }
+        let names: Vec<ScheduleName> = changes.iter().map(|change| change.name.clone()).collect();
+        let outcomes = self.change_schedules(changes).await?;
+        match names.iter().zip(outcomes).find(|(_, outcome)| outcome.is_err()) {
+            Some((name, _)) => Err(Error::Unavailable(format!("schedule {name} was changed meanwhile"))),
+            None => Ok(()),
+        }
     }
 }
 

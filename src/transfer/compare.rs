@@ -6,18 +6,19 @@ use sha2::{Digest as _, Sha256};
 
 use super::{file::TransferError, line};
 use crate::{
-    job::{JobId, JobState, State, Topic},
-    store::{self, JobRecord, RecordReader, TopicRecord},
+    job::{JobId, JobState, ScheduleName, State, Topic},
+    store::{self, JobRecord, RecordPage, RecordReader, StoredSchedule, TopicRecord},
 };
 
 /// The first half of a SHA-256.
 pub type Digest = [u8; 16];
 
-/// What a store has: of each job and topic 16 bytes and its name.
+/// What a store has: of each job, schedule and topic 16 bytes and its name.
 #[derive(Debug, Default)]
 pub struct Contents {
     pub jobs: HashMap<JobId, Digest>,
     pub topics: HashMap<Topic, Digest>,
+    pub schedules: HashMap<ScheduleName, Digest>,
 }
 
 impl Contents {
@@ -36,6 +37,12 @@ impl Contents {
             for topic in &page.topics {
                 contents.topics.insert(topic.topic.clone(), topic_digest(topic));
             }
+            for schedule in &page.schedules {
+                let digest = schedule_digest(schedule).map_err(|why| {
+                    TransferError::Failed(format!("the target is damaged: schedule {}: {why}", schedule.name))
+                })?;
+                contents.schedules.insert(schedule.name.clone(), digest);
+            }
             for job in &page.jobs {
                 let digest = job_digest(job).map_err(|why| {
                     TransferError::Failed(format!("the target is damaged: job {}: {why}", job.job.id))
@@ -47,13 +54,14 @@ impl Contents {
     }
 }
 
-/// Whether a store has a job, something that is set for a topic, or a record that cannot be read.
+/// Whether a store has a job, a schedule, something that is set for a topic, or a record that cannot be read.
 ///
 /// # Errors
 /// Why that is not known.
 pub async fn holds_anything(mut records: Box<dyn RecordReader>) -> store::Result<bool> {
     while let Some(page) = records.next().await? {
-        if !(page.topics.is_empty() && page.jobs.is_empty() && page.broken.is_empty()) {
+        let RecordPage { topics, schedules, jobs, broken } = page;
+        if !(topics.is_empty() && schedules.is_empty() && jobs.is_empty() && broken.is_empty()) {
             return Ok(true);
         }
     }
@@ -77,6 +85,14 @@ pub fn job_digest(record: &JobRecord) -> Result<Digest, String> {
 /// The digest of everything that is set for a topic.
 pub fn topic_digest(record: &TopicRecord) -> Digest {
     digest(&line::topic(record))
+}
+
+/// The digest of a schedule.
+///
+/// # Errors
+/// Why it is broken.
+pub fn schedule_digest(schedule: &StoredSchedule) -> Result<Digest, String> {
+    Ok(digest(&line::schedule(schedule)?))
 }
 
 fn digest(line: &[u8]) -> Digest {

@@ -10,10 +10,10 @@ use super::{
 };
 use crate::{
     job::Timestamp,
-    store::{self, JobRecord, Put, RecordReader, Store, TopicUpdates},
+    store::{self, JobRecord, Put, RecordReader, ScheduleUpdates, Store, StoredSchedule, TopicUpdates},
 };
 
-/// Most jobs stored by one call, and about the most bytes of their bodies.
+/// Most jobs or schedules stored by one call, and about the most bytes of their bodies or texts.
 pub(super) const BATCH: (usize, usize) = (500, 1 << 20);
 
 /// What an export has.
@@ -23,6 +23,8 @@ pub struct Exported {
     pub jobs: u64,
     /// Topics for which something is set.
     pub topics: u64,
+    /// Schedules.
+    pub schedules: u64,
     /// Records that could not be read, and are not in the export.
     pub broken: u64,
 }
@@ -34,9 +36,11 @@ pub struct Imported {
     pub jobs: u64,
     /// Topics that were set.
     pub topics: u64,
-    /// Jobs and topics that were there already.
+    /// Schedules that were stored.
+    pub schedules: u64,
+    /// Jobs, schedules and topics that were there already.
     pub existing: u64,
-    /// Jobs and topics that are not stored, because others have their names.
+    /// Jobs, schedules and topics that are not stored, because others have their names.
     pub refused: u64,
 }
 
@@ -65,6 +69,17 @@ pub async fn export(
         let mut broken = page.broken;
         let mut lines: Vec<Vec<u8>> = page.topics.iter().map(line::topic).collect();
         done.topics += lines.len() as u64;
+        for schedule in &page.schedules {
+            match line::schedule(schedule) {
+                Ok(line) => {
+                    lines.push(line);
+                    done.schedules += 1;
+                }
+                Err(why) => {
+                    broken.push(format!("the schedule {:?} is broken: {why}", schedule.name.as_str()));
+                }
+            }
+        }
         for job in &page.jobs {
             match line::job(job) {
                 Ok(line) => {
@@ -84,7 +99,8 @@ pub async fn export(
         done.broken += broken.len() as u64;
         watcher.advanced(page.jobs.len() as u64);
     }
-    let end = End { jobs: done.jobs, topics: done.topics, sha256: sum.hex() };
+    let Exported { jobs, topics, schedules, .. } = done;
+    let end = End { jobs, topics, schedules, sha256: sum.hex() };
     out.write_all(&line::end(&end)).and_then(|()| out.flush()).map_err(unwritten)?;
     Ok(done)
 }
@@ -99,7 +115,8 @@ pub async fn import(
     export: CheckedExport,
     watcher: &mut dyn Watcher,
 ) -> Result<Imported, TransferError> {
-    let mut import = Import { store, done: Imported::default(), batch: Vec::new(), bytes: 0 };
+    let mut import =
+        Import { store, done: Imported::default(), schedules: Vec::new(), jobs: Vec::new(), bytes: 0 };
     let CheckedExport { lines, found } = export;
     let (mut lines, mut read, mut sum) = (lines.rewind()?, End::default(), LineSum::default());
     while let Some((line, bytes)) = lines.next_record()? {
@@ -108,11 +125,19 @@ pub async fn import(
                 read.topics += 1;
                 let name = format!("topic {}: other settings are there", record.topic);
                 let put = store.put_topic(*record).await.map_err(|error| import.unstored(&error))?;
-                import.count(put, &name, true, watcher);
+                import.count(put, |done| &mut done.topics, &name, watcher);
+            }
+            ExportLine::Schedule(schedule) => {
+                read.schedules += 1;
+                import.bytes += schedule.content.text.len();
+                import.schedules.push(schedule);
+                import.flush_if_full(watcher).await?;
             }
             ExportLine::Job(record) => {
                 read.jobs += 1;
-                import.add(*record, watcher).await?;
+                import.bytes += record.job.body.as_bytes().len();
+                import.jobs.push(*record);
+                import.flush_if_full(watcher).await?;
             }
             ExportLine::End(_) => break,
         }
@@ -130,33 +155,49 @@ pub async fn import(
 struct Import<'a> {
     store: &'a dyn Store,
     done: Imported,
-    batch: Vec<JobRecord>,
+    schedules: Vec<StoredSchedule>,
+    jobs: Vec<JobRecord>,
+    /// Of the texts and bodies of these.
     bytes: usize,
 }
 
 impl Import<'_> {
-    async fn add(&mut self, record: JobRecord, watcher: &mut dyn Watcher) -> Result<(), TransferError> {
-        self.bytes += record.job.body.as_bytes().len();
-        self.batch.push(record);
-        if self.batch.len() >= BATCH.0 || self.bytes >= BATCH.1 { self.flush(watcher).await } else { Ok(()) }
+    async fn flush_if_full(&mut self, watcher: &mut dyn Watcher) -> Result<(), TransferError> {
+        let is_full = self.schedules.len() + self.jobs.len() >= BATCH.0 || self.bytes >= BATCH.1;
+        if is_full { self.flush(watcher).await } else { Ok(()) }
     }
 
     async fn flush(&mut self, watcher: &mut dyn Watcher) -> Result<(), TransferError> {
         self.bytes = 0;
-        let jobs = std::mem::take(&mut self.batch);
+        let schedules = std::mem::take(&mut self.schedules);
+        if !schedules.is_empty() {
+            let names: Vec<_> = schedules.iter().map(|schedule| schedule.name.clone()).collect();
+            let put = self.store.put_schedules(schedules).await.map_err(|error| self.unstored(&error))?;
+            for (name, put) in names.iter().zip(put) {
+                let differs = format!("schedule {name}: another schedule with this name is there");
+                self.count(put, |done| &mut done.schedules, &differs, watcher);
+            }
+        }
+        let jobs = std::mem::take(&mut self.jobs);
         let ids: Vec<_> = jobs.iter().map(|job| job.job.id.clone()).collect();
         let put = self.store.put(jobs).await.map_err(|error| self.unstored(&error))?;
         watcher.advanced(ids.len() as u64);
         for (id, put) in ids.iter().zip(put) {
-            self.count(put, &format!("job {id}: another job with this id is there"), false, watcher);
+            let differs = format!("job {id}: another job with this id is there");
+            self.count(put, |done| &mut done.jobs, &differs, watcher);
         }
         Ok(())
     }
 
-    fn count(&mut self, put: Put, differs: &str, is_topic: bool, watcher: &mut dyn Watcher) {
+    fn count(
+        &mut self,
+        put: Put,
+        stored: impl Fn(&mut Imported) -> &mut u64,
+        differs: &str,
+        watcher: &mut dyn Watcher,
+    ) {
         match put {
-            Put::Done if is_topic => self.done.topics += 1,
-            Put::Done => self.done.jobs += 1,
+            Put::Done => *stored(&mut self.done) += 1,
             Put::Exists => self.done.existing += 1,
             Put::Differs => {
                 self.done.refused += 1;

@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 use sha2::{Digest, Sha256};
 
 use super::{
-    counted,
+    contents_in_words,
     line::{self, End, ExportLine},
 };
 use crate::{
@@ -201,7 +201,7 @@ impl Lines {
         Ok(bytes.ends_with(b"\n").then_some(bytes))
     }
 
-    /// The next topic, job or end, with its bytes.
+    /// The next topic, schedule, job or end, with its bytes.
     pub fn next_record(&mut self) -> Result<Option<(ExportLine, Vec<u8>)>, TransferError> {
         let Some(bytes) = self.next()? else { return Ok(None) };
         let record = line::parse(&bytes).map_err(|why| self.fault(&why))?;
@@ -236,6 +236,7 @@ pub fn check(path: &Path, partial: bool) -> Result<CheckedExport, TransferError>
     while let Some((line, bytes)) = lines.next_record()? {
         match line {
             ExportLine::Topic(_) => found.topics += 1,
+            ExportLine::Schedule(_) => found.schedules += 1,
             ExportLine::Job(_) => found.jobs += 1,
             ExportLine::End(end) => {
                 found.sha256 = sum.hex();
@@ -249,12 +250,11 @@ pub fn check(path: &Path, partial: bool) -> Result<CheckedExport, TransferError>
         found.sha256 = sum.hex();
         return Ok(CheckedExport { lines, found });
     }
-    let End { jobs, topics, .. } = found;
+    let End { jobs, topics, schedules, .. } = found;
     Err(TransferError::Failed(format!(
-        "{}: it was cut off: its end is missing; --partial imports what is there: {} and {}",
+        "{}: it was cut off: its end is missing; --partial imports what is there: {}",
         path.display(),
-        counted(jobs, "job"),
-        counted(topics, "topic")
+        contents_in_words(jobs, topics, schedules)
     )))
 }
 

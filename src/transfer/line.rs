@@ -1,11 +1,12 @@
-//! The lines of an export: a header, one line for what is set for each topic, one for each job, and an end.
+//! The lines of an export: a header, one line for what is set for each topic, one for each schedule, one for each job, and an
+//! end.
 
 use serde::{Deserialize, Serialize};
 
-use super::{job_line, topic_line::TopicLine};
+use super::{job_line, schedule_line::ScheduleLine, topic_line::TopicLine};
 use crate::{
     job::json::JobJson,
-    store::{JobRecord, TopicRecord},
+    store::{JobRecord, StoredSchedule, TopicRecord},
 };
 
 /// How the first line of an export begins.
@@ -33,8 +34,15 @@ pub struct Header {
 pub struct End {
     pub jobs: u64,
     pub topics: u64,
+    /// Left out if there are none, so that versions without schedules read the export.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub schedules: u64,
     /// Of all lines between the header and this one.
     pub sha256: String,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -49,9 +57,16 @@ struct JobMember<J> {
     job: J,
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScheduleMember {
+    schedule: ScheduleLine,
+}
+
 /// A line behind the header.
 pub enum ExportLine {
     Topic(Box<TopicRecord>),
+    Schedule(StoredSchedule),
     Job(Box<JobRecord>),
     End(End),
 }
@@ -64,6 +79,11 @@ pub fn header(header: &Header) -> Vec<u8> {
 /// A topic as a line.
 pub fn topic(record: &TopicRecord) -> Vec<u8> {
     encode(&TopicLine::new(record))
+}
+
+/// A schedule as a line; why it cannot be one.
+pub fn schedule(schedule: &StoredSchedule) -> Result<Vec<u8>, String> {
+    Ok(encode(&ScheduleMember { schedule: ScheduleLine::new(schedule)? }))
 }
 
 /// A job as a line; why it cannot be one.
@@ -106,7 +126,11 @@ pub fn parse(line: &[u8]) -> Result<ExportLine, String> {
         let topic: TopicLine = serde_json::from_slice(line).map_err(fault)?;
         return topic.into_record().map(|record| ExportLine::Topic(Box::new(record)));
     }
-    let EndLine { end } =
-        serde_json::from_slice(line).map_err(|_| "it is neither a topic nor a job nor the end".to_owned())?;
+    if line.starts_with(b"{\"schedule\":") {
+        let ScheduleMember { schedule } = serde_json::from_slice(line).map_err(fault)?;
+        return schedule.into_schedule().map(ExportLine::Schedule);
+    }
+    let EndLine { end } = serde_json::from_slice(line)
+        .map_err(|_| "it is neither a topic, a schedule, a job nor the end".to_owned())?;
     Ok(ExportLine::End(end))
 }

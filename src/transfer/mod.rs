@@ -1,8 +1,8 @@
 //! Moving jobs between stores of any engine: exports, imports, and the passes and steps of a move. Works on the
 //! traits of the store alone, and knows neither HTTP nor the queue's rules.
 //!
-//! Three operations of the store copy it. `records` returns a reader of whole records; `put` and `put_topic` store
-//! them as they were and never replace others. A `JobRecord` is the job that callers see and what only a store
+//! A few operations of the store copy it. `records` returns a reader of whole records; `put`, `put_topic` and `put_schedules`
+//! store them as they were and never replace others. A `JobRecord` is the job that callers see and what only a store
 //! knows: receipt, fingerprint, attributes of later versions. An import has no transaction over its batches; it is
 //! repeated until it is complete.
 //!
@@ -16,6 +16,7 @@ mod job_line;
 mod line;
 mod pass;
 mod relocate;
+mod schedule_line;
 mod topic_line;
 mod watcher;
 
@@ -28,6 +29,15 @@ pub use watcher::Watcher;
 /// A number of things in words, such as "1 job" or "2 jobs".
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// What a store or a file has, in words. Schedules are named if there are any.
+pub(crate) fn contents_in_words(jobs: u64, topics: u64, schedules: u64) -> String {
+    let (jobs, topics) = (counted(jobs, "job"), counted(topics, "topic"));
+    match schedules {
+        0 => format!("{jobs} and {topics}"),
+        count => format!("{jobs}, {topics} and {}", counted(count, "schedule")),
+    }
 }
 
 #[cfg(test)]

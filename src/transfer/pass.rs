@@ -3,14 +3,17 @@
 use std::mem;
 
 use super::{
-    compare::{Contents, job_digest, topic_digest},
+    compare::{Contents, job_digest, schedule_digest, topic_digest},
     copy::BATCH,
     file::TransferError,
     watcher::Watcher,
 };
 use crate::{
-    job::{Attributes, JobId, Topic},
-    store::{self, JobRecord, Movable, Put, RecordReader, TopicConfig, TopicRecord, TopicUpdates},
+    job::{Attributes, JobId, ScheduleName, Topic},
+    store::{
+        self, JobRecord, Movable, Put, RecordReader, ScheduleContent, ScheduleUpdates, StoredSchedule,
+        TopicConfig, TopicRecord, TopicUpdates,
+    },
 };
 
 /// What a pass found and did. Topics are those for which something is set.
@@ -20,15 +23,19 @@ pub struct PassReport {
     pub jobs: u64,
     /// Topics of the source.
     pub topics: u64,
+    /// Schedules of the source.
+    pub schedules: u64,
     /// Jobs that the target lacked, or had as they were before.
     pub copied: u64,
     /// Jobs that only the target had.
     pub deleted: u64,
     /// Topics for which something else was set in the target.
     pub set: u64,
+    /// Schedules that were replaced in the target, or deleted there.
+    pub schedules_set: u64,
     /// Records of the source that could not be read, and were not copied.
     pub broken: u64,
-    /// A job or a topic that differed, in words.
+    /// A job, a schedule or a topic that differed, in words.
     pub example: Option<String>,
 }
 
@@ -36,7 +43,7 @@ impl PassReport {
     /// Whether the target was equal to the source already.
     #[must_use]
     pub fn changed_nothing(&self) -> bool {
-        (self.copied, self.deleted, self.set) == (0, 0, 0)
+        (self.copied, self.deleted, self.set, self.schedules_set) == (0, 0, 0, 0)
     }
 }
 
@@ -61,6 +68,7 @@ where
         target,
         there,
         done: PassReport::default(),
+        schedules: Vec::new(),
         replaced: Vec::new(),
         batch: Vec::new(),
         bytes: 0,
@@ -72,6 +80,12 @@ where
         page.broken.iter().for_each(|sentence| watcher.named(sentence));
         for topic in page.topics {
             pass.take_topic(topic).await?;
+        }
+        for schedule in page.schedules {
+            if let Err(why) = pass.take_schedule(schedule).await? {
+                pass.done.broken += 1;
+                watcher.named(&why);
+            }
         }
         watcher.advanced(page.jobs.len() as u64);
         for job in page.jobs {
@@ -94,9 +108,12 @@ struct Pass<'a> {
     /// What the target has and the source was not seen to have.
     there: Contents,
     done: PassReport,
+    /// Schedules to replace.
+    schedules: Vec<(ScheduleName, Option<ScheduleContent>)>,
     /// Of the batch, the jobs that the target has as they were before.
     replaced: Vec<JobId>,
     batch: Vec<JobRecord>,
+    /// Of the bodies in the batch and of the texts of the schedules.
     bytes: usize,
 }
 
@@ -109,6 +126,23 @@ impl Pass<'_> {
         self.done.set += 1;
         self.done.example.get_or_insert_with(|| format!("topic {}", topic.topic));
         self.target.replace_topic(topic).await.map_err(|error| unwritten(&error))
+    }
+
+    /// Why the schedule is broken, in the inner result.
+    async fn take_schedule(&mut self, schedule: StoredSchedule) -> Result<Result<(), String>, TransferError> {
+        let StoredSchedule { name, content } = &schedule;
+        let digest = match schedule_digest(&schedule) {
+            Ok(digest) => digest,
+            Err(why) => return Ok(Err(format!("the schedule {:?} is broken: {why}", name.as_str()))),
+        };
+        self.done.schedules += 1;
+        if self.there.schedules.remove(name) == Some(digest) {
+            return Ok(Ok(()));
+        }
+        self.done.example.get_or_insert_with(|| format!("schedule {name}"));
+        self.bytes += content.text.len();
+        self.schedules.push((schedule.name, Some(schedule.content)));
+        self.flush_if_full().await.map(Ok)
     }
 
     /// Why the record is broken, in the inner result.
@@ -127,14 +161,18 @@ impl Pass<'_> {
         self.done.example.get_or_insert_with(|| format!("job {id}"));
         self.bytes += record.job.body.as_bytes().len();
         self.batch.push(record);
-        if self.batch.len() >= BATCH.0 || self.bytes >= BATCH.1 {
-            self.flush().await?;
-        }
-        Ok(Ok(()))
+        self.flush_if_full().await.map(Ok)
+    }
+
+    async fn flush_if_full(&mut self) -> Result<(), TransferError> {
+        let is_full = self.schedules.len() + self.batch.len() >= BATCH.0 || self.bytes >= BATCH.1;
+        if is_full { self.flush().await } else { Ok(()) }
     }
 
     async fn flush(&mut self) -> Result<(), TransferError> {
         self.bytes = 0;
+        let schedules = mem::take(&mut self.schedules);
+        self.replace_schedules(schedules).await?;
         let (replaced, batch) = (mem::take(&mut self.replaced), mem::take(&mut self.batch));
         self.delete(replaced).await?;
         if batch.is_empty() {
@@ -161,11 +199,24 @@ impl Pass<'_> {
             self.done.deleted += batch.len() as u64;
             self.delete(batch).await?;
         }
+        let gone = mem::take(&mut self.there.schedules).into_keys().map(|name| (name, None));
+        self.replace_schedules(gone.collect()).await?;
         for topic in mem::take(&mut self.there.topics).into_keys() {
             self.done.set += 1;
             self.target.replace_topic(nothing_set(topic)).await.map_err(|error| unwritten(&error))?;
         }
         Ok(())
+    }
+
+    async fn replace_schedules(
+        &mut self,
+        contents: Vec<(ScheduleName, Option<ScheduleContent>)>,
+    ) -> Result<(), TransferError> {
+        if contents.is_empty() {
+            return Ok(());
+        }
+        self.done.schedules_set += contents.len() as u64;
+        self.target.replace_schedules(contents).await.map_err(|error| unwritten(&error))
     }
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<(), TransferError> {

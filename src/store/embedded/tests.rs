@@ -10,6 +10,7 @@ mod load;
 mod moments;
 mod opening;
 mod promoting;
+mod schedules;
 mod snapshot;
 mod state_machine;
 mod verify;

@@ -14,7 +14,7 @@
 //! | `{p:k}:timeline` | HASH of `m` or `h`, the number of a minute or hour since the epoch in four bytes, and topic, to the number of delayed jobs due in it |
 //! | `{p:k}:ready:<outlet>` | LIST of generation, moment and id |
 //! | `{p:k}:dead:<topic>` | ZSET of dead ids by moment of death |
-//! | `{p:k}:schedules` | HASH of the names of schedules to their contents (`scripts/schedules.lua`) |
+//! | `{p:k}:schedules` | HASH of the names of schedules to their contents (`scripts/agenda.lua`) |
 //! | `{p:k}:agenda` | ZSET of the names of schedules by next moment |
 //! | `{p:k}:mark` | written before a `WAIT`, so that it covers everything before it |
 //! | `{p}:meta` | HASH of format, number of shards, the seed of host numbers, and what tells this store from others (`scripts/get_layout.lua`) |
@@ -120,6 +120,11 @@ impl ShardKeys {
     pub fn of_scripts(&self) -> impl Iterator<Item = &Key> {
         let Self { jobs, counts, replay_slots, broken, timeline, indexes, .. } = self;
         [jobs, counts, replay_slots, broken, timeline].into_iter().chain(indexes)
+    }
+
+    /// The schedules and the agenda, in the order in which scripts get them.
+    pub fn of_schedules(&self) -> [&Key; 2] {
+        [&self.schedules, &self.agenda]
     }
 
     /// The index of the jobs in a state. Ready jobs have lists in its place.
@@ -269,7 +274,7 @@ mod tests {
         let topic = Topic::parse("a:b").expect("valid");
         for shard in keys.all() {
             let shard = keys.shard(shard);
-            for key in shard.of_scripts().chain([
+            for key in shard.of_scripts().chain(shard.of_schedules()).chain([
                 &shard.mark,
                 &shard.ready(&Outlet::plain(topic.clone())),
                 &shard.dead(&topic),

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Fingerprint, Job, JobId, Receipt, State},
-    store::{AddJob, Added, JobRecord, Put, Refusal, Release, Steps, Store, TopicUpdates},
+    store::{AddJob, Added, JobRecord, Put, Refusal, Release, ScheduleUpdates, Steps, Store, TopicUpdates},
 };
 
 use crate::harness::{jobs::*, records::*, stores::StoreFixture};
@@ -20,6 +20,8 @@ super::on_every_engine! {
     a_job_that_is_there_stays,
     another_job_with_the_id_stays,
     what_is_set_for_a_topic_is_put_once,
+    every_schedule_of_many_is_on_one_page,
+    a_schedule_that_is_there_stays_until_it_is_replaced,
 }
 
 async fn put(store: &dyn Store, record: &JobRecord) -> Put {
@@ -177,4 +179,35 @@ async fn what_is_set_for_a_topic_is_put_once(fixture: StoreFixture) {
     other.config.pause = TopicPause::NONE;
     assert_eq!(store.put_topic(other).await.expect("puts"), Put::Differs);
     assert_eq!(all_records(store).await.0, [record]);
+}
+
+async fn every_schedule_of_many_is_on_one_page(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let large = format!("\"{}\"", "x".repeat(3_000));
+    let many: Vec<_> = (0..600).map(|n| schedule(&format!("s{n:03}"), Some(fixture.now()), &large)).collect();
+    let put = store.put_schedules(many.clone()).await.expect("puts");
+    assert!(put.iter().all(|put| *put == Put::Done), "{put:?}");
+    store.put(vec![record(&fixture, "a")]).await.expect("puts");
+    assert!(all_schedules(store).await == many, "each is there once");
+    assert_eq!(all_records(store).await.1.len(), 1);
+}
+
+async fn a_schedule_that_is_there_stays_until_it_is_replaced(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let stored = schedules(&fixture);
+    assert_eq!(store.put_schedules(stored.clone()).await.expect("puts"), [Put::Done; 4]);
+    let mut others = stored.clone();
+    others[0].content.next = None;
+    others[1].content.text = "\"other\"".into();
+    let put = store.put_schedules(others.clone()).await.expect("puts");
+    assert_eq!(put, [Put::Differs, Put::Differs, Put::Exists, Put::Exists]);
+    assert!(all_schedules(store).await == stored, "they stay");
+    fixture.verify().await;
+    let contents = others.iter().map(|other| (other.name.clone(), Some(other.content.clone())));
+    store.replace_schedules(contents.collect()).await.expect("replaces");
+    assert!(all_schedules(store).await == others);
+    store.replace_schedules(vec![(others[1].name.clone(), None)]).await.expect("deletes");
+    others.remove(1);
+    assert!(all_schedules(store).await == others);
+    fixture.verify().await;
 }

@@ -16,16 +16,17 @@ use std::{
 };
 
 use linger::{
-    clock::ManualClock,
+    clock::{Clock, ManualClock},
     job::{Outlet, Receipt, State, Timestamp, TopicPause},
     metrics::Metrics,
-    store::{FinishJob, Store, TopicUpdates, embedded, redis},
+    store::{FinishJob, Put, ScheduleUpdates, Store, StoredSchedule, TopicUpdates, embedded, redis},
 };
 use serde_json::{Value, json};
 
 use crate::harness::{
     jobs::{ALL, Wait, claims, id, promote, seconds},
     lists::requeue_oldest,
+    records::{all_schedules, schedule},
     redis::RedisServer,
     resp::Resp,
     stores::{Recorder, START},
@@ -180,6 +181,37 @@ async fn the_content_of_a_redis_is_read() {
     let store = connect(&server, &clock).await.expect("connects");
     assert_content(&*store, &list).await;
     assert_all_jobs_run(&*store, &clock, receipt("redis.receipt")).await;
+}
+
+/// The fixtures were written before there were schedules.
+#[tokio::test]
+async fn a_store_from_before_there_were_schedules_takes_them() {
+    let (directory, (list, clock)) = (copy_of_fixture("killed"), expected_content());
+    let records = embedded::read_records(directory.path(), &*clock, false).map(drop);
+    records.expect("is read as it is");
+    let schedules =
+        vec![schedule("daily", Some(clock.now().after(seconds(60))), "{}"), schedule("idle", None, "{}")];
+    for is_new in [true, false] {
+        let store = open(directory.path(), &clock).await.expect("opens");
+        assert_schedules(&*store, &list, &schedules, is_new).await;
+        store.close().await.expect("closes");
+    }
+    let server = redis_with_fixture();
+    for is_new in [true, false] {
+        let store = connect(&server, &clock).await.expect("connects");
+        assert_schedules(&*store, &list, &schedules, is_new).await;
+        store.close().await.expect("closes");
+    }
+}
+
+/// Puts schedules if they are new, and asserts that they are there beside everything that is listed.
+async fn assert_schedules(store: &dyn Store, list: &Value, schedules: &[StoredSchedule], is_new: bool) {
+    let expected = if is_new { Put::Done } else { Put::Exists };
+    assert_eq!(all_schedules(store).await, if is_new { &[] } else { schedules });
+    let put = store.put_schedules(schedules.to_vec()).await.expect("puts");
+    assert_eq!(put, vec![expected; schedules.len()]);
+    assert_eq!(all_schedules(store).await, schedules);
+    assert_content(store, list).await;
 }
 
 #[tokio::test]

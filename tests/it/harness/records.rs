@@ -3,28 +3,60 @@
 use linger::{
     job::{
         Actor, AttemptEnd, Attributes, CallRate, Expire, Expiry, Fingerprint, History, HistoryEntry,
-        HistoryEvent, Job, JobState, OnExpiry, Reason, Receipt, Reserved, SecretId, SigningKey,
+        HistoryEvent, Job, JobState, OnExpiry, Reason, Receipt, Reserved, ScheduleName, SecretId, SigningKey,
         SigningSecret, Tag, Timestamp, TopicCallback, TopicSettings,
     },
-    store::{JobRecord, Store, TopicConfig, TopicRecord},
+    store::{JobRecord, RecordPage, ScheduleContent, Store, StoredSchedule, TopicConfig, TopicRecord},
 };
 
 use super::{jobs::*, stores::StoreFixture, wait::StepLimit};
 
-/// Everything that the store has: topics by name and jobs by id.
-pub async fn all_records(store: &dyn Store) -> (Vec<TopicRecord>, Vec<JobRecord>) {
-    let (mut topics, mut jobs) = (Vec::new(), Vec::new());
+/// Everything that the store has, on one page: topics and schedules by name and jobs by id.
+async fn read_all(store: &dyn Store) -> RecordPage {
+    let mut all = RecordPage::default();
     let (mut reader, mut step_limit) = (store.records().await.expect("reads"), StepLimit::new());
     while let Some(page) = reader.next().await.expect("reads") {
         step_limit.step();
         assert_eq!(page.broken, [""; 0]);
-        assert!(jobs.is_empty() || page.topics.is_empty(), "topics come before jobs");
-        topics.extend(page.topics);
-        jobs.extend(page.jobs);
+        assert!(all.jobs.is_empty() || page.topics.is_empty(), "topics come before jobs");
+        assert!(all.jobs.is_empty() || page.schedules.is_empty(), "schedules come before jobs");
+        all.topics.extend(page.topics);
+        all.schedules.extend(page.schedules);
+        all.jobs.extend(page.jobs);
     }
-    topics.sort_by(|one, other| one.topic.cmp(&other.topic));
-    jobs.sort_by(|one, other| one.job.id.as_str().cmp(other.job.id.as_str()));
+    all.topics.sort_by(|one, other| one.topic.cmp(&other.topic));
+    all.schedules.sort_by(|one, other| one.name.cmp(&other.name));
+    all.jobs.sort_by(|one, other| one.job.id.as_str().cmp(other.job.id.as_str()));
+    all
+}
+
+/// What is set for topics by name, and the jobs by id.
+pub async fn all_records(store: &dyn Store) -> (Vec<TopicRecord>, Vec<JobRecord>) {
+    let RecordPage { topics, jobs, .. } = read_all(store).await;
     (topics, jobs)
+}
+
+/// The schedules by name.
+pub async fn all_schedules(store: &dyn Store) -> Vec<StoredSchedule> {
+    read_all(store).await.schedules
+}
+
+/// A schedule with this text.
+pub fn schedule(name: &str, next: Option<Timestamp>, text: &str) -> StoredSchedule {
+    let content = ScheduleContent { next, text: text.as_bytes().to_vec().into() };
+    StoredSchedule { name: ScheduleName::parse(name).expect("valid"), content }
+}
+
+/// Schedules by name that an export could get wrong: without a next moment, with line breaks, large, of the longest name.
+pub fn schedules(fixture: &StoreFixture) -> Vec<StoredSchedule> {
+    let soon = fixture.now().after(millis(3_600_001));
+    let large = format!("{{\"text\":\"{}\"}}", "x".repeat(60_000));
+    vec![
+        schedule("daily-report", Some(soon), "{\"every\":\"1d\",\"job\":{\"body\":{\n\"größe\": 1.50}}}"),
+        schedule("l:arge", Some(fixture.now()), &large),
+        schedule(&"n".repeat(200), Some(soon), "{}"),
+        schedule("paused", None, "{\"paused\":true}"),
+    ]
 }
 
 /// The record of a ready job of topic `t` that was added an hour ago.

@@ -5,13 +5,15 @@ use std::{fmt::Debug, sync::Arc, time::Duration};
 use linger::{
     job::{Due, SecretId, SigningKey, State, TopicPause, TopicSettings},
     metrics::Metrics,
-    store::{Error, Movable, Patch, Release, Result, Steps, Store, TopicUpdates, Wait, redis},
+    store::{
+        Error, Movable, Patch, Release, Result, ScheduleUpdates, Steps, Store, TopicUpdates, Wait, redis,
+    },
 };
 
 use super::{Process, options};
 use crate::harness::{
     jobs::*,
-    records::{all_records, record, topic_record},
+    records::{all_records, all_schedules, record, schedule, topic_record},
     stores::{Engine, Recorder, StoreFixture},
 };
 
@@ -44,6 +46,8 @@ async fn a_closed_store_takes_no_changes() {
     add(store, job("ready")).await;
     let secret = SigningKey::generate();
     store.add_secret(&topic("t"), signing_secret(SecretId([1; 8]), secret.clone())).await.expect("adds");
+    let [daily, new] = ["daily", "new"].map(|name| schedule(name, None, "{}"));
+    store.put_schedules(vec![daily.clone()]).await.expect("puts");
 
     let (listener, metrics) = (Arc::new(Recorder::default()), Metrics::new().engine);
     let mover = redis::open_offline(redis::OpenMode::Source, options.clone(), listener, metrics)
@@ -79,9 +83,13 @@ async fn a_closed_store_takes_no_changes() {
         store.add_secret(&topic("t"), signing_secret(SecretId([2; 8]), secret)).await,
     );
     assert_refused("delete_secret", store.delete_secret(&topic("t"), SecretId([1; 8])).await);
+    assert_refused("put_schedules", store.put_schedules(vec![new]).await);
+    let delete = vec![(daily.name.clone(), None)];
+    assert_refused("replace_schedules", store.replace_schedules(delete).await);
     assert_refused("check", store.check().await);
 
     assert!(all_records(&*mover).await == before);
+    assert_eq!(all_schedules(&*mover).await, [daily]);
     assert_eq!(
         store.get(ALL, &id("reserved")).await.expect("reads").expect("is there").state(),
         State::Reserved

@@ -1,14 +1,15 @@
 //! Verification reports every contradiction by its name, and reports nothing about a sound store.
 
 use linger::{
+    clock::Clock,
     job::Body,
-    store::{AddJob, Steps, TopicUpdates, Verified, redis::Options},
+    store::{AddJob, RecordPage, ScheduleUpdates, Steps, TopicUpdates, Verified, redis::Options},
 };
 
 use super::{Process, Raw, options, proxy::Proxy, tag};
-use crate::harness::{jobs::*, redis::shared};
+use crate::harness::{jobs::*, records::schedule, redis::shared};
 
-/// A process with jobs in every state on one shard, and the hash tag of that shard.
+/// A process with jobs in every state and schedules on one shard, and the hash tag of that shard.
 async fn jobs_in_every_state() -> (Process, Raw, String) {
     let options = Options { shards: Some(1), ..options() };
     let process = Process::start(&options).await;
@@ -21,6 +22,9 @@ async fn jobs_in_every_state() -> (Process, Raw, String) {
     store.bury(ALL, &id("buried"), &buried.receipt, None).await.expect("answers").expect("is held");
     add(store, job("ready")).await;
     add(store, delayed("delayed", seconds(9))).await;
+    let next = Some(process.clock.now().after(seconds(9)));
+    let schedules = vec![schedule("daily", next, "{}"), schedule("idle", None, "{}")];
+    store.put_schedules(schedules).await.expect("puts");
     let raw = Raw::connect(&shared().url()).await;
     (process, raw, tag(&options, &id("held")))
 }
@@ -55,7 +59,7 @@ async fn all_jobs_of_a_shard_that_takes_several_runs_are_counted() {
 #[tokio::test]
 async fn every_contradiction_is_reported() {
     // The command that damages the keys (`@` is the tag of the shard), and the fault that must be reported.
-    let cases: [(&[&str], &str); 22] = [
+    let cases: [(&[&str], &str); 28] = [
         (&["HDEL", "@:jobs", "held"], "entry held of leases: it leads to no job"),
         (&["HDEL", "@:jobs", "ready"], "topic t: 1 jobs are counted as ready, 0 are"),
         (&["HSET", "@:jobs", "held", "nonsense"], "job held: its record cannot be read"),
@@ -78,6 +82,12 @@ async fn every_contradiction_is_reported() {
         (&["SET", "@:pond", "x"], ":pond: it is not of this engine"),
         (&["HSET", "@:counts", "zt", "1"], "count zt: 1 is none"),
         (&["DEL", "@:timeline"], "timeline of topic t, minute "),
+        (&["ZREM", "@:agenda", "daily"], "schedule daily: it is missing in the agenda, so it does not run"),
+        (&["ZINCRBY", "@:agenda", "1", "daily"], "schedule daily: it is at a wrong moment in the agenda"),
+        (&["ZADD", "@:agenda", "5", "idle"], "schedule idle: it should not be in the agenda"),
+        (&["HDEL", "@:schedules", "daily"], "schedule daily: it is in the agenda, and is not stored"),
+        (&["HSET", "@:schedules", "daily", "cut"], "schedule daily: it cannot be read"),
+        (&["HSET", "@:schedules", "no name", ""], "schedule no name: it cannot be read"),
     ];
     for (command, expected) in cases {
         let (process, raw, tag) = jobs_in_every_state().await;
@@ -108,6 +118,30 @@ async fn a_job_that_is_twice_in_its_list_or_on_a_wrong_shard_is_reported() {
     }
     let faults = verified(&process).await.faults;
     assert!(faults.iter().any(|fault| fault.contains("job stray: it does not belong")), "{faults:?}");
+}
+
+#[tokio::test]
+async fn a_schedule_that_cannot_be_read_or_is_on_a_wrong_shard_is_named_and_the_others_are_read() {
+    let options = options();
+    let process = Process::start(&options).await;
+    let names: Vec<String> = (0..150).map(|n| format!("s{n:03}")).collect();
+    let schedules: Vec<_> = names.iter().map(|name| schedule(name, None, "{}")).collect();
+    process.store.put_schedules(schedules).await.expect("puts");
+    let (there, elsewhere) = (tag_of(&options, "stray"), tag_of(&options, "neighbour"));
+    let raw = Raw::connect(&shared().url()).await;
+    raw.send(&["HSET", &format!("{elsewhere}:schedules"), "stray", "\0\0\0\0\0\0{}"]).await;
+    raw.send(&["HSET", &format!("{there}:schedules"), "a cut", "", "stray", "\0\0\0\0\0\0{}"]).await;
+    let faults = verified(&process).await.faults;
+    let expected = ["schedule stray: it does not belong to this shard", "schedule a cut: it cannot be read"];
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert!(expected.iter().all(|end| faults.iter().any(|fault| fault.ends_with(end))), "{faults:?}");
+    let (mut reader, mut read) = (process.store.records().await.expect("reads"), RecordPage::default());
+    while let Some(page) = reader.next().await.expect("reads") {
+        read.schedules.extend(page.schedules);
+        read.broken.extend(page.broken);
+    }
+    assert_eq!(read.broken, ["the schedule \"a cut\" cannot be read"]);
+    assert_eq!(read.schedules.len(), 152);
 }
 
 /// The bodies are so large that one run does not reach all jobs.

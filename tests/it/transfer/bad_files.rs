@@ -3,7 +3,11 @@
 use std::fs;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use linger::{job::Tag, store::TopicUpdates, transfer};
+use linger::{
+    job::Tag,
+    store::{ScheduleUpdates, TopicUpdates},
+    transfer,
+};
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use super::{Engine, StoreFixture, content, export, file};
@@ -16,6 +20,7 @@ async fn small_export() -> Vec<u8> {
     let jobs = (0..20).map(|n| kinds[n % 5](&fixture, &format!("job-{n:02}"))).collect();
     fixture.store.put(jobs).await.expect("puts");
     fixture.store.put_topic(topic_record("t")).await.expect("puts");
+    fixture.store.put_schedules(schedules(&fixture).split_off(3)).await.expect("puts");
     export(&fixture).await.0
 }
 
@@ -82,6 +87,12 @@ async fn an_export_that_was_changed_is_refused() {
         (whole.replacen("\"tracestate\":\"k0=", "\"tracestate\":\"k0-", 1), "its trace context is malformed"),
         (whole.replacen(&parent, "", 1), "its tracestate is without a traceparent"),
         (whole.replacen("\"attributes\":\"", &other_parent, 1), "its attributes are out of range"),
+        (
+            whole.replacen("{\"name\":\"paused\"", "{\"name\":\"pa used\"", 1),
+            "the name of a schedule may only hold",
+        ),
+        (whole.replacen("\"paused\",\"text\"", "\"paused\",\"cron\"", 1), "unknown field `cron`"),
+        (whole.replace("\"schedules\":1", "\"schedules\":2"), "its counts are wrong"),
         (whole.replacen("\"dead_at\":", "\"reserved_at\":", 1), "exactly a reserved job has"),
         ("a text\nof lines\n".to_owned(), "it is not an export of Linger"),
         (String::new(), "it is not an export of Linger"),

@@ -10,7 +10,7 @@ mod relocation;
 use std::{fs, path::PathBuf};
 
 use linger::{
-    store::{JobRecord, Store, TopicRecord, TopicUpdates},
+    store::{JobRecord, ScheduleUpdates, Store, TopicRecord, TopicUpdates},
     transfer::{self, Exported, Imported},
 };
 
@@ -78,6 +78,7 @@ async fn filled(engine: Engine) -> StoreFixture {
     for topic in topics {
         fixture.store.put_topic(topic).await.expect("puts");
     }
+    fixture.store.put_schedules(schedules(&fixture)).await.expect("puts");
     fixture.store.put(jobs).await.expect("puts");
     fixture
 }
@@ -89,9 +90,9 @@ async fn an_export_of_an_imported_export_is_equal() {
     for engine in ENGINES {
         let (from, to) = (filled(engine).await, StoreFixture::new(engine).await);
         let (first, exported) = export(&from).await;
-        assert_eq!(exported, Exported { jobs: 700, topics: 2, broken: 0 });
+        assert_eq!(exported, Exported { jobs: 700, topics: 2, schedules: 4, broken: 0 });
         let (imported, named) = import(&*to.store, &first).await;
-        assert_eq!((imported.jobs, imported.topics, imported.existing, imported.refused), (700, 2, 0, 0));
+        assert_eq!(imported, Imported { jobs: 700, topics: 2, schedules: 4, existing: 0, refused: 0 });
         assert_eq!(named, [""; 0]);
         to.verify().await;
         let (second, _) = export(&to).await;
@@ -109,6 +110,7 @@ async fn every_engine_takes_the_export_of_every_other() {
             import(&*target.store, &exported).await;
             target.verify().await;
             assert!(all_records(&*target.store).await == records(&source, JOBS), "{from:?} to {to:?}");
+            assert!(all_schedules(&*target.store).await == schedules(&source), "{from:?} to {to:?}");
         }
     }
 }
@@ -125,10 +127,15 @@ async fn a_second_import_completes_the_first_and_names_what_differs() {
         target.store.put_topic(other).await.expect("puts");
         target.store.put(jobs.split_off(300)).await.expect("puts");
         add(&*target.store, job("job-007")).await;
+        let there = vec![schedules(&source).remove(0), schedule("paused", None, "{\"paused\":false}")];
+        target.store.put_schedules(there).await.expect("puts");
         let (imported, named) = import(&*target.store, &exported).await;
-        assert_eq!(imported, Imported { jobs: 299, topics: 1, existing: 400, refused: 2 });
-        let expected =
-            ["topic paused: other settings are there", "job job-007: another job with this id is there"];
+        assert_eq!(imported, Imported { jobs: 299, topics: 1, schedules: 2, existing: 401, refused: 3 });
+        let expected = [
+            "topic paused: other settings are there",
+            "schedule paused: another schedule with this name is there",
+            "job job-007: another job with this id is there",
+        ];
         assert_eq!(named, expected);
     }
 }

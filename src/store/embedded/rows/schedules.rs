@@ -1,10 +1,14 @@
 //! The statements over the table `schedule`: the schedules, whose text only `job::schedule` reads.
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{
+    OptionalExtension, Row, params,
+    types::{ToSqlOutput, ValueRef},
+};
 
 use super::{
     checksum::{column_bytes, row_checksum},
     db::{Db, SqlResult},
+    schema,
 };
 use crate::{
     job::{ScheduleName, Timestamp},
@@ -53,6 +57,29 @@ impl Db {
     pub fn schedule_count(&self) -> SqlResult<usize> {
         let count: i64 = self.conn().query_row("SELECT count(*) FROM schedule", [], |row| row.get(0))?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    /// Calls `visit` with each schedule behind `after`, by name, until it returns `false`. Returns where to go on then; `None` when
+    /// there are no more. A name may be damaged, so it may be any bytes. A store of an earlier version has no schedules.
+    pub fn for_each_schedule(
+        &self,
+        after: &[u8],
+        mut visit: impl FnMut(ReadSchedule) -> bool,
+    ) -> SqlResult<Option<Vec<u8>>> {
+        if !schema::has_schedules(self.conn())? {
+            return Ok(None);
+        }
+        let mut select = self.conn().prepare_cached(&format!("{COLUMNS} WHERE name > ?1 ORDER BY name"))?;
+        let mut rows = select.query([ToSqlOutput::Borrowed(ValueRef::Text(after))])?;
+        let mut last = after.to_vec();
+        while let Some(row) = rows.next()? {
+            // Damaged names may be out of order. The position always rises, so that the reading ends.
+            last = last.max(column_bytes(row.get_ref(0)?).unwrap_or_default().to_vec());
+            if !visit(read(row)?) {
+                return Ok((last.as_slice() > after).then_some(last));
+            }
+        }
+        Ok(None)
     }
 
     /// Up to `limit` schedules whose next moment is `now` or earlier, by that moment.

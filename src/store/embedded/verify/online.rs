@@ -1,8 +1,8 @@
 //! Verification of a store in use: every record is sound and is in memory exactly once, every entry of memory has
-//! a record, every count is right.
+//! a record, every count is right, every schedule is sound.
 //!
 //! It runs in steps, each of which sees disk and memory at one moment, so that it delays other operations only for
-//! milliseconds at a time: first the records in slices, then the index in slices. Counts and
+//! milliseconds at a time: first the records in slices, then the schedules and the index in slices. Counts and
 //! reservations are compared as a whole in one last step, about half a second for each million jobs.
 
 use std::path::Path;
@@ -31,9 +31,11 @@ const SLICE: usize = if cfg!(test) { 3 } else { 500 };
 const SLICE_BYTES: usize = 1 << 20;
 
 /// The next step of a verification.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum VerifyStep {
     Rows(Table, RowKey),
+    /// Behind the schedule with this name.
+    Schedules(Vec<u8>),
     Index(usize),
     Whole,
 }
@@ -43,7 +45,7 @@ impl VerifyStep {
 
     /// Runs this step and adds to `findings`. Returns the next step; none when something could not be read.
     pub fn run_on(
-        self,
+        &self,
         mut findings: Findings,
         memory: &Memory,
         db: &Db,
@@ -57,14 +59,17 @@ impl VerifyStep {
     }
 
     /// Runs this step. Returns the next one.
-    fn run(self, memory: &Memory, db: &Db, now: Now, findings: &mut Findings) -> SqlResult<Option<Self>> {
-        Ok(match self {
+    fn run(&self, memory: &Memory, db: &Db, now: Now, findings: &mut Findings) -> SqlResult<Option<Self>> {
+        Ok(match *self {
             Self::Rows(table, from) => {
                 Some(match (check_rows(memory, db, (table, from), now, findings)?, table) {
                     (Some(last), _) => Self::Rows(table, last.next()),
                     (None, Table::Live) => Self::Rows(Table::Dead, RowKey::START),
-                    (None, Table::Dead) => Self::Index(0),
+                    (None, Table::Dead) => Self::Schedules(Vec::new()),
                 })
+            }
+            Self::Schedules(ref after) => {
+                Some(check_schedules(db, after, findings)?.map_or(Self::Index(0), Self::Schedules))
             }
             Self::Index(shard) => {
                 Some(check_index(memory, db, shard, findings)?.map_or(Self::Whole, Self::Index))
@@ -137,6 +142,19 @@ fn check_rows(
         result.is_ok() && seen < SLICE && bytes < SLICE_BYTES
     })?;
     result.map(|()| last)
+}
+
+/// Checks a slice of the schedules. Returns the last name when there may be more.
+fn check_schedules(db: &Db, after: &[u8], findings: &mut Findings) -> SqlResult<Option<Vec<u8>>> {
+    let (mut seen, mut bytes) = (0, 0);
+    db.for_each_schedule(after, |schedule| {
+        match schedule {
+            Ok(schedule) => bytes += schedule.content.text.len(),
+            Err(name) => findings.add(|| format!("the schedule {name:?} is damaged")),
+        }
+        seen += 1;
+        seen < SLICE && bytes < SLICE_BYTES
+    })
 }
 
 /// Looks up the records of a few tables of the index. Returns the next table when there is one.

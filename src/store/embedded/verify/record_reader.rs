@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// Records on a page, and about the most bytes of their bodies.
+/// Records on a page, and about the most bytes of their bodies or texts.
 const PAGE: (usize, usize) = (500, 1 << 20);
 
 /// Reads the records of the store in `data_dir`, also while a server uses it; then, as broken ones, those that were set aside if
@@ -92,9 +92,11 @@ impl RecordReader for SnapshotReader {
 }
 
 /// What the next page has.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum NextPage {
     Topics,
+    /// Behind the schedule with this name.
+    Schedules(Vec<u8>),
     Jobs(Table, RowKey),
     /// Behind the record that was set aside with this number.
     SetAside(i64),
@@ -141,11 +143,12 @@ impl Snapshot {
     }
 
     fn read_page(&mut self) -> SqlResult<Option<RecordPage>> {
-        match self.next {
+        match self.next.clone() {
             NextPage::Topics => {
-                self.next = NextPage::Jobs(Table::Live, RowKey::START);
+                self.next = NextPage::Schedules(Vec::new());
                 self.read_topics().map(Some)
             }
+            NextPage::Schedules(after) => self.read_schedules(&after).map(Some),
             NextPage::Jobs(table, from) => self.read_jobs(table, from).map(Some),
             NextPage::SetAside(after) => self.read_set_aside(after).map(Some),
             NextPage::None => Ok(None),
@@ -160,6 +163,23 @@ impl Snapshot {
                 Err(name) => page.broken.push(format!("what is set for topic {name:?} is damaged")),
             }
         }
+        Ok(page)
+    }
+
+    fn read_schedules(&mut self, after: &[u8]) -> SqlResult<RecordPage> {
+        let (mut page, mut bytes) = (RecordPage::default(), 0);
+        let last = self.db.for_each_schedule(after, |schedule| {
+            match schedule {
+                Ok(schedule) => {
+                    bytes += schedule.content.text.len();
+                    page.schedules.push(schedule);
+                }
+                Err(name) => page.broken.push(format!("the schedule {name:?} is damaged")),
+            }
+            page.schedules.len() + page.broken.len() < PAGE.0 && bytes < PAGE.1
+        })?;
+        let jobs = NextPage::Jobs(Table::Live, RowKey::START);
+        self.next = last.map_or(jobs, NextPage::Schedules);
         Ok(page)
     }
 

@@ -1,5 +1,6 @@
-//! Mends a shard whose counts and indexes disagree, because a script was interrupted or another program changed the
-//! keys. The sweep notices it (`scripts/shard_status.lua`); `scripts/mend.lua` goes through the records in small parts.
+//! Mends a shard whose counts and indexes, or whose agenda and schedules, disagree, because a script was interrupted or another
+//! program changed the keys. The sweep notices it (`scripts/shard_status.lua`); `scripts/mend.lua` goes through the records in
+//! small parts, and `scripts/mend_agenda.lua` through the schedules.
 
 use std::{
     collections::HashMap,
@@ -41,6 +42,15 @@ const COUNTS_SLICE: usize = 1_000;
 /// About how many counts one run of a script reads, so that none blocks Redis for long.
 const COUNTS_PAGE: i64 = 4_000;
 
+/// What of a shard does not match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mismatch {
+    /// The counts, and its jobs.
+    Counts,
+    /// The agenda, and its schedules.
+    Agenda,
+}
+
 /// Counts by field.
 type StoredCounts = HashMap<Bytes, Bytes>;
 
@@ -56,15 +66,24 @@ impl Mender {
         Arc::new(Self { shards, notifier, busy: AtomicBool::new(false) })
     }
 
-    /// Begins to mend a shard in a task of its own, unless a shard is being mended already.
-    pub fn start(self: &Arc<Self>, shard: Shard) {
+    /// Begins to mend a shard in a task of its own, unless a shard is being mended already: then the next audit finds it again.
+    pub fn start(self: &Arc<Self>, shard: Shard, mismatch: Mismatch) {
         if self.busy.swap(true, Ordering::Relaxed) {
             return;
         }
         let mender = self.clone();
         self.shards.context().spawn(async move {
-            tracing::warn!(shard, "repairing a shard: its counts do not match its jobs");
-            match mender.mend(shard).await {
+            let mended = match mismatch {
+                Mismatch::Counts => {
+                    tracing::warn!(shard, "repairing a shard: its counts do not match its jobs");
+                    mender.mend(shard).await
+                }
+                Mismatch::Agenda => {
+                    tracing::warn!(shard, "repairing a shard: its agenda does not match its schedules");
+                    mender.mend_agenda(shard).await
+                }
+            };
+            match mended {
                 Ok(repaired) => tracing::warn!(shard, repaired, "repaired a shard"),
                 Err(error) => tracing::warn!(shard, %error, "cannot repair a shard yet"),
             }
@@ -104,6 +123,24 @@ impl Mender {
         }
         if !counted && step == 0 {
             mended += self.mend_counts(shard, &before, &tally).await?;
+        }
+        Ok(mended)
+    }
+
+    /// Mends the agenda of a shard; returns how many entries were wrong.
+    async fn mend_agenda(&self, shard: Shard) -> Result<u64> {
+        let (mut mended, mut after) = (0, Bytes::new());
+        let context = self.shards.context();
+        while !context.closing.is_cancelled() {
+            let mut call = self.shards.change(Script::MendAgenda, shard, None, &[]).bytes_arg(after);
+            call.keys.extend(self.shards.keys.shard(shard).of_schedules().map(Clone::clone));
+            let mut reply = Reply::new(self.shards.call(call).await?)?;
+            after = reply.bytes()?;
+            mended += reply.count()?;
+            if after.is_empty() {
+                break;
+            }
+            context.clock.sleep(PAUSE).await;
         }
         Ok(mended)
     }

@@ -1,6 +1,6 @@
 //! The sweep: recovers lost announcements twice a second, so that no ready job waits longer than a second for one. It
 //! also watches the server's clock and the permissions of its user, starts the mending of
-//! shards whose counts do not match their indexes, compacts ready lists with many stale entries, expires the replay
+//! shards whose counts do not match their indexes or whose agenda does not match their schedules, compacts ready lists with many stale entries, expires the replay
 //! slots of processes that are gone, and finds out that the servers were emptied or replaced.
 
 use std::{sync::Arc, time::Duration};
@@ -11,7 +11,7 @@ use super::{
     announcements::Announcements,
     compaction::Compaction,
     lost_pops::LostPops,
-    mend::Mender,
+    mend::{Mender, Mismatch},
     notifier::Notifier,
     permissions::PermissionMonitor,
     settings_cache::SettingsCache,
@@ -35,7 +35,7 @@ const SLOT_LIFETIME: Duration = Duration::from_secs(3_600);
 const SLOT_EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
 /// A smaller step of the server's clock is not logged.
 const MIN_CLOCK_STEP_US: i64 = 250_000;
-/// How often counts are compared with indexes.
+/// How often counts are compared with indexes, and agendas with schedules.
 const AUDIT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The sweep of one engine.
@@ -161,7 +161,11 @@ impl Sweep {
     async fn sweep_once(&self, group: &[Shard], last: &mut [LastRound], audits: &mut Schedule) -> Result<()> {
         let before_us = self.shards.context().now_us();
         let all = &self.shards.keys;
-        let keys = group.iter().flat_map(|shard| all.shard(*shard).of_scripts().cloned()).collect();
+        let keys_of = |shard: &Shard| {
+            let keys = all.shard(*shard);
+            keys.of_scripts().chain(keys.of_schedules()).cloned()
+        };
+        let keys = group.iter().flat_map(keys_of).collect();
         let call = self.shards.read(Script::ShardStatus, group, keys);
         let call = call.arg(all.ready_channel.clone()).arg(all.settings_channel.clone());
         let call = call.optional_arg(audits.is_due(self.shards.schedule_now_us()).then_some("1"));
@@ -199,10 +203,14 @@ impl Sweep {
         let mut all_announced = Vec::with_capacity(group.len());
         // Before anything that is refused while a shard is missing.
         for shard in group {
-            let (announced, counts_are_wrong, fence) = (reply.int()?, reply.int()? == 1, reply.bytes()?);
+            let (announced, counts_are_wrong) = (reply.int()?, reply.int()? == 1);
+            let (agenda_is_wrong, fence) = (reply.int()? == 1, reply.bytes()?);
             store_identity::check_shard(&self.shards, *shard, &fence).await;
+            if agenda_is_wrong {
+                self.mender.start(*shard, Mismatch::Agenda);
+            }
             if counts_are_wrong {
-                self.mender.start(*shard);
+                self.mender.start(*shard, Mismatch::Counts);
             }
             all_announced.push(announced);
         }

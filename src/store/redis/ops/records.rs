@@ -16,6 +16,7 @@ use crate::{
             connection::call::ScriptCall,
             coordination::{notifier::Notifier, settings_cache::SettingsCache, shards::Shards},
             keys::Shard,
+            ops::schedules,
             reply::{Reply, unexpected},
             scripts::Script,
         },
@@ -28,13 +29,15 @@ const RECORDS: usize = 200;
 /// About the most bytes of records that one run stores.
 const BYTES: usize = 512 * 1_024;
 
-/// Reads all records: what is set for topics, then the jobs of one shard after the other, by id. The ids of a shard are
-/// collected first, because a scan may return a job twice.
+/// Reads all records: what is set for topics, then the schedules of one shard after the other, by name, then the jobs of one
+/// shard after the other, by id. The ids of a shard are collected first, because a scan may return a job twice.
 pub struct ShardRecords {
     shards: Arc<Shards>,
     settings: Arc<SettingsCache>,
     has_read_topics: bool,
-    /// The shards to read, the next one last.
+    /// The shards whose schedules are to be read, the next one last, and the name behind which that goes on.
+    schedules_left: (Vec<Shard>, Bytes),
+    /// The shards whose jobs are to be read, the next one last.
     left: Vec<Shard>,
     /// The ids of the present shard, the next one last.
     ids: Vec<Bytes>,
@@ -45,7 +48,8 @@ impl ShardRecords {
     pub fn new(shards: Arc<Shards>, settings: Arc<SettingsCache>) -> Self {
         let mut left: Vec<Shard> = shards.keys.all().collect();
         left.reverse();
-        Self { shards, settings, has_read_topics: false, left, ids: Vec::new(), shard: 0 }
+        let schedules_left = (left.clone(), Bytes::new());
+        Self { shards, settings, has_read_topics: false, schedules_left, left, ids: Vec::new(), shard: 0 }
     }
 
     async fn read_topics(&self) -> Result<RecordPage> {
@@ -59,6 +63,30 @@ impl ShardRecords {
             }
         }
         page.topics.sort_by(|one, other| one.topic.cmp(&other.topic));
+        Ok(page)
+    }
+
+    async fn read_schedules(&mut self, shard: Shard) -> Result<RecordPage> {
+        let (left, after) = &mut self.schedules_left;
+        let found = schedules::read_behind(&self.shards, shard, after.clone()).await?;
+        *after = match found.last() {
+            Some(Ok(last)) => Bytes::copy_from_slice(last.name.as_str().as_bytes()),
+            Some(Err(name)) => name.clone(),
+            None => {
+                left.pop();
+                Bytes::new()
+            }
+        };
+        let mut page = RecordPage::default();
+        for schedule in found {
+            match schedule {
+                Ok(schedule) => page.schedules.push(schedule),
+                Err(name) => {
+                    let name = String::from_utf8_lossy(&name).into_owned();
+                    page.broken.push(format!("the schedule {name:?} cannot be read"));
+                }
+            }
+        }
         Ok(page)
     }
 
@@ -116,6 +144,9 @@ impl RecordReader for ShardRecords {
         if !self.has_read_topics {
             self.has_read_topics = true;
             return self.read_topics().await.map(Some);
+        }
+        if let Some(shard) = self.schedules_left.0.last() {
+            return self.read_schedules(*shard).await.map(Some);
         }
         while self.ids.is_empty() {
             let Some(shard) = self.left.pop() else { return Ok(None) };

@@ -30,36 +30,47 @@ use crate::{
 /// Most schedules that one run of the script changes, so that none blocks Redis for long.
 const SLICE: usize = 50;
 const NEXT_BYTES: usize = 6;
+/// How many schedules one run of a script reads that go through all of a shard.
+const PAGE: usize = 100;
+
+/// A schedule, or the name of one that cannot be read.
+pub type ReadSchedule = std::result::Result<StoredSchedule, Bytes>;
 
 /// See [`crate::store::ScheduleStore::schedule`].
 pub async fn get(shards: &Shards, name: &ScheduleName) -> Result<SchedulePage> {
     let group = [shards.keys.shard_of_schedule(name)];
-    list_in(shards, &group, "", 1, name.as_str()).await
+    list_in(shards, &group, Bytes::new(), 1, name.as_str()).await.map(readable)
 }
 
 /// See [`crate::store::ScheduleStore::schedules`].
 pub async fn list(shards: &Shards, after: Option<&ScheduleName>, limit: usize) -> Result<SchedulePage> {
-    let after = after.map_or("", ScheduleName::as_str);
+    let after = Bytes::copy_from_slice(after.map_or("", ScheduleName::as_str).as_bytes());
     let groups = shards.groups();
-    let parts = groups.iter().map(|group| list_in(shards, group, after, limit, ""));
-    let mut page = join(try_join_all(parts).await?);
+    let parts = groups.iter().map(|group| list_in(shards, group, after.clone(), limit, ""));
+    let mut page = join(try_join_all(parts).await?.into_iter().map(readable).collect());
     page.schedules.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     page.schedules.truncate(limit);
     Ok(page)
 }
 
+/// The next schedules of a shard by name, behind `after`; none at its end.
+pub async fn read_behind(shards: &Shards, shard: Shard, after: Bytes) -> Result<Vec<ReadSchedule>> {
+    Ok(list_in(shards, &[shard], after, PAGE, "").await?.1)
+}
+
+/// Schedules of a group of shards by name, or the only one, and the clock of the server.
 async fn list_in(
     shards: &Shards,
     group: &[Shard],
-    after: &str,
+    after: Bytes,
     limit: usize,
     only: &str,
-) -> Result<SchedulePage> {
+) -> Result<(Timestamp, Vec<ReadSchedule>)> {
     let call = shards.read(Script::ListSchedules, group, keys(shards, group, |keys| [&keys.schedules]));
-    let call = call.arg(shards.now_arg()).arg(after).arg(count_arg(limit)).arg(only);
+    let call = call.arg(shards.now_arg()).bytes_arg(after).arg(count_arg(limit)).arg(only);
     let mut reply = Reply::new(shards.call(call).await?)?;
     let now = Timestamp::from_millis(reply.int()?);
-    Ok(SchedulePage { schedules: decode_schedules(reply)?, now, next_in: None })
+    Ok((now, decode_schedules(reply)?))
 }
 
 /// See [`crate::store::ScheduleStore::schedule_count`].
@@ -88,7 +99,7 @@ async fn due_in(shards: &Shards, group: &[Shard], limit: usize) -> Result<Schedu
     let mut reply = Reply::new(shards.call(call).await?)?;
     let (now, next) = (Timestamp::from_millis(reply.int()?), reply.text()?);
     let next = next.parse().ok().map(|next| Timestamp::from_millis(next).since(now));
-    Ok(SchedulePage { schedules: decode_schedules(reply)?, now, next_in: next })
+    Ok(SchedulePage { next_in: next, ..readable((now, decode_schedules(reply)?)) })
 }
 
 /// The schedules of several servers. Of their clocks the slowest decides, so that none is early anywhere.
@@ -150,7 +161,7 @@ async fn change_on(
         let known: Vec<&Outlet> = outlets.iter().collect();
         let mut call = shards.change(script, shard, Some(&slot), &known);
         let keys = shards.keys.shard(shard);
-        call.keys.extend([keys.schedules.clone(), keys.agenda.clone()]);
+        call.keys.extend(keys.of_schedules().map(Clone::clone));
         for (_, change, skips) in &left {
             call = add_change(call, shards, change, *skips);
         }
@@ -247,24 +258,76 @@ fn encode_content(content: Option<&ScheduleContent>) -> Bytes {
 }
 
 fn decode_content(stored: &Bytes) -> Option<ScheduleContent> {
-    let next = stored.first_chunk::<NEXT_BYTES>()?;
+    let (next, text) = stored.split_first_chunk::<NEXT_BYTES>()?;
+    std::str::from_utf8(text).ok()?;
     let next = next.iter().fold(0_i64, |next, byte| next << 8 | i64::from(*byte));
     let next = (next > 0).then(|| Timestamp::from_millis(next));
     Some(ScheduleContent { next, text: stored.slice(NEXT_BYTES..) })
 }
 
-/// The schedules in the rest of a reply. One that cannot be read does not run; `linger verify` names it.
-fn decode_schedules(mut reply: Reply) -> Result<Vec<StoredSchedule>> {
+/// The schedules in the rest of a reply.
+fn decode_schedules(mut reply: Reply) -> Result<Vec<ReadSchedule>> {
     let mut schedules = Vec::with_capacity(reply.len() / 2);
     while !reply.is_empty() {
         let (name, stored) = (reply.bytes()?, reply.bytes()?);
-        let parsed = std::str::from_utf8(&name).ok().and_then(|name| ScheduleName::parse(name).ok());
-        match parsed.zip(decode_content(&stored)) {
-            Some((name, content)) => schedules.push(StoredSchedule { name, content }),
-            None => tracing::error!(?name, "the schedule cannot be read; it does not run"),
-        }
+        schedules.push(decode_schedule(&name, &stored).ok_or(name));
     }
     Ok(schedules)
+}
+
+fn decode_schedule(name: &[u8], stored: &Bytes) -> Option<StoredSchedule> {
+    let name = std::str::from_utf8(name).ok().and_then(|name| ScheduleName::parse(name).ok())?;
+    Some(StoredSchedule { name, content: decode_content(stored)? })
+}
+
+/// The schedules that can be read. `linger verify` names the others.
+fn readable((now, schedules): (Timestamp, Vec<ReadSchedule>)) -> SchedulePage {
+    let unreadable = |name: &Bytes| tracing::error!(?name, "the schedule cannot be read; it does not run");
+    let schedules = schedules.into_iter().filter_map(|schedule| schedule.inspect_err(unreadable).ok());
+    SchedulePage { schedules: schedules.collect(), now, next_in: None }
+}
+
+/// The faults of a shard's schedules and of its agenda, without the shard's number.
+pub async fn faults(shards: &Shards, shard: Shard) -> Result<Vec<String>> {
+    let (mut faults, mut after) = (Vec::new(), Bytes::new());
+    loop {
+        let all = keys(shards, &[shard], ShardKeys::of_schedules);
+        let call = shards.read(Script::VerifySchedules, &[shard], all).bytes_arg(after.clone());
+        let mut reply = Reply::new(shards.call(call.arg(count_arg(PAGE))).await?)?;
+        if reply.is_empty() {
+            return Ok(faults);
+        }
+        while !reply.is_empty() {
+            let (name, stored) = (reply.bytes()?, reply.value()?.into_bytes());
+            let entry = Some(reply.value()?).filter(|entry| !entry.is_null()).map(|entry| entry.as_i64());
+            let fault = fault_of(shards, shard, &name, stored.as_ref(), entry);
+            faults.extend(fault.map(|fault| format!("schedule {}: {fault}", String::from_utf8_lossy(&name))));
+            after = name;
+        }
+    }
+}
+
+/// What is wrong with what is stored for a schedule, and with its entry in the agenda, which has a moment.
+fn fault_of(
+    shards: &Shards,
+    shard: Shard,
+    name: &[u8],
+    stored: Option<&Bytes>,
+    entry: Option<Option<i64>>,
+) -> Option<&'static str> {
+    let Some(stored) = stored else { return Some("it is in the agenda, and is not stored") };
+    let Some(StoredSchedule { name, content }) = decode_schedule(name, stored) else {
+        return Some("it cannot be read");
+    };
+    if shards.keys.shard_of_schedule(&name) != shard {
+        return Some("it does not belong to this shard");
+    }
+    match (content.next.map(|next| Some(next.as_millis())), entry) {
+        (next, entry) if next == entry => None,
+        (Some(_), None) => Some("it is missing in the agenda, so it does not run"),
+        (None, Some(_)) => Some("it should not be in the agenda"),
+        (Some(_), Some(_)) | (None, None) => Some("it is at a wrong moment in the agenda"),
+    }
 }
 
 fn count_arg(count: usize) -> i64 {

@@ -1,5 +1,5 @@
 //! Verification: `scripts/verify.lua` compares the records, indexes and counts of every shard, in as many runs as its
-//! size needs; the engine compares the existing keys with the expected ones. Only reads.
+//! size needs; the engine compares the schedules with the agenda, and the existing keys with the expected ones. Only reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,7 @@ use crate::{
                 shards::{Shards, outlet_arg},
             },
             keys::{KeyOwner, Shard},
+            ops::schedules,
             reply::Reply,
             scripts::Script,
         },
@@ -56,6 +57,9 @@ pub async fn verify(shards: &Shards, settings: &SettingsCache) -> Result<Verifie
     }
     for shard in shards.keys.all() {
         verify_shard(shards, shard, &mut progress).await?;
+        for fault in schedules::faults(shards, shard).await? {
+            progress.add_fault(format!("shard {shard}: {fault}"));
+        }
     }
     settings.faults().await?.into_iter().for_each(|fault| progress.add_fault(fault));
     Ok(progress.verified)

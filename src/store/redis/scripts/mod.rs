@@ -76,8 +76,8 @@ scripts! {
     Promote "promote" [RECORD, SHARD, MOVES, HISTORY, INDEXES],
     Purge "purge" [RECORD, SHARD, MOVES, SCAN],
     Put "put" [RECORD, SHARD, MOVES, INDEXES],
-    RunSchedules "run_schedules" [RECORD, SHARD, MOVES, ADDING, SCHEDULES],
-    UpdateSchedules "update_schedules" [RECORD, SHARD, MOVES, ADDING, SCHEDULES],
+    RunSchedules "run_schedules" [RECORD, SHARD, MOVES, ADDING, AGENDA, SCHEDULES],
+    UpdateSchedules "update_schedules" [RECORD, SHARD, MOVES, ADDING, AGENDA, SCHEDULES],
     DueSchedules "due_schedules" [RECORD],
     ListSchedules "list_schedules" [RECORD],
     CountSchedules "count_schedules" [RECORD],
@@ -95,8 +95,10 @@ scripts! {
     ListReadyOutlets "list_ready_outlets" [RECORD],
     Verify "verify" [RECORD, SHARD_KEYS, INDEXES, SCAN, AUDIT],
     Mend "mend" [RECORD, SHARD, INDEXES, SCAN, AUDIT],
+    VerifySchedules "verify_schedules" [RECORD, AGENDA],
+    MendAgenda "mend_agenda" [RECORD, SHARD, AGENDA],
     ExpireReplaySlots "expire_replay_slots" [RECORD],
-    ShardStatus "shard_status" [RECORD, MISSING, SHARD_KEYS, INDEXES],
+    ShardStatus "shard_status" [RECORD, MISSING, SHARD_KEYS, INDEXES, AGENDA],
     UpdateTopic "update_topic" [RECORD, SETTINGS],
     ReduceTopic "reduce_topic" [RECORD, SETTINGS],
     InitLayout "init_layout" [RECORD],
@@ -144,6 +146,7 @@ const AUDIT: &str = include_str!("audit.lua");
 const EXPIRY: &str = include_str!("expiry.lua");
 const MOVES: &str = concat!(include_str!("expiry.lua"), include_str!("transitions.lua"));
 const ADDING: &str = include_str!("adding.lua");
+const AGENDA: &str = include_str!("agenda.lua");
 const SCHEDULES: &str = include_str!("schedules.lua");
 const HISTORY: &str = include_str!("history.lua");
 const SCOPE: &str = include_str!("scope.lua");
@@ -249,8 +252,10 @@ fn commands<'a>(text: &'a str, functions: &[&str]) -> BTreeSet<&'a str> {
 
 /// Every command that the engine sends or that a script runs.
 pub fn all_commands() -> BTreeSet<&'static str> {
-    let preludes =
-        [RECORD, SHARD, MOVES, ADDING, SCHEDULES, HISTORY, SCOPE, HOLDER, SETTINGS, LISTING, SCAN, AUDIT];
+    let preludes = [
+        RECORD, SHARD, MOVES, ADDING, AGENDA, SCHEDULES, HISTORY, SCOPE, HOLDER, SETTINGS, LISTING, SCAN,
+        AUDIT,
+    ];
     let texts = SOURCES.iter().map(|(_, source, _)| *source).chain(preludes);
     let scripted = texts.flat_map(|text| commands(text, &["call('", "attempt('"]));
     scripted.chain(SENT).collect()

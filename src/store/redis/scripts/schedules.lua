@@ -1,8 +1,7 @@
--- Prelude of the scripts that change schedules, each together with the job of its run. They have `transitions.lua` and
--- `adding.lua`, too.
+-- Prelude of the scripts that change schedules, each together with the job of its run. They have `transitions.lua`,
+-- `adding.lua` and `agenda.lua`, too.
 --
--- KEYS      behind those of the outlets: the schedules, a hash of names to contents, and the agenda, a sorted set of names by
---           next moment
+-- KEYS      behind those of the outlets: the schedules, a hash of names to contents, and the agenda
 -- ARGV[A..] per change: the schedule's name, the content that is expected and the new one ('' for none), the id and the record of
 --           the run's job and when it is due ('' for no run), what the previous run's job means ('' for nothing, 's' when the run
 --           is left out while that job is not dead, 'g' when it is deleted if it waits), its id, and the content for a run that
@@ -10,8 +9,6 @@
 -- Reply     { set aside, per change 'D' when it was made, 'G' when the previous run's job was deleted besides, 'S' when the run was
 --           left out; nothing is changed for 'F' when the content differs, 'Y' when the job is not due yet, 'X' and 'P' as in
 --           `add.lua`, and 'M' with an outlet whose keys are needed }
---
--- A content is the next moment in six bytes, 0 for none, and a text that only the caller reads.
 local SCHEDULES, AGENDA = KEYS[#KEYS - 1], KEYS[#KEYS]
 
 local function put_schedule(name, content)
@@ -20,9 +17,9 @@ local function put_schedule(name, content)
     call('ZREM', AGENDA, name)
     return
   end
-  local following = unpack('>I6', content)
+  local moment = next_moment(content)
   call('HSET', SCHEDULES, name, content)
-  if following > 0 then call('ZADD', AGENDA, following, name) else call('ZREM', AGENDA, name) end
+  if moment then call('ZADD', AGENDA, moment, name) else call('ZREM', AGENDA, name) end
 end
 
 local function change_schedule(at)

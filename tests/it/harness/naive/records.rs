@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use linger::{
     job::{Attributes, State},
-    store::{JobRecord, Put, RecordPage, RecordReader, Result, TopicRecord},
+    store::{JobRecord, Put, RecordPage, RecordReader, Result, StoredSchedule, TopicRecord},
 };
 
 use super::{Content, Entry, Naive};
@@ -32,7 +32,15 @@ impl Naive {
             receipt: entry.receipt.clone(),
             other: entry.other.clone(),
         });
-        AllRecords(Some(RecordPage { topics: topics.collect(), jobs: jobs.collect(), broken: Vec::new() }))
+        let schedules = content.schedules.iter();
+        let schedules =
+            schedules.map(|(name, content)| StoredSchedule { name: name.clone(), content: content.clone() });
+        AllRecords(Some(RecordPage {
+            topics: topics.collect(),
+            schedules: schedules.collect(),
+            jobs: jobs.collect(),
+            broken: Vec::new(),
+        }))
     }
 
     pub(super) fn put_one(&self, content: &mut Content, record: JobRecord) -> Put {

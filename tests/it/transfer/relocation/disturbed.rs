@@ -1,26 +1,19 @@
 //! Moves with a failure or a pause at each call of either store.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::sync::Arc;
 
-use async_trait::async_trait;
 use linger::{
-    job::{JobId, Topic},
     metrics::Metrics,
-    store::{
-        AddJob, Added, ClockOffsets, Error, JobRecord, Movable, MoveMark, MoveRole, Put, RecordReader,
-        Result, ServerSet, Steps, Store, TopicStore, TopicValues, Updated, redis,
-    },
+    store::{AddJob, Added, Error, Movable, MoveRole, Steps, Store, redis},
     transfer::{Relocation, TransferError},
 };
 use tokio::{sync::Notify, task::JoinHandle};
 
-use super::{Moving, PAIRS, abandon, complete, content_of, copy, nothing_named, place_on_redis};
+use super::{
+    Moving, PAIRS, abandon, complete, content_of, copy,
+    disturbance::{Disturbance, Disturbed},
+    nothing_named, place_on_redis,
+};
 use crate::harness::{
     jobs::*,
     stores::{Engine, Recorder},
@@ -29,116 +22,6 @@ use crate::harness::{
 
 /// Calls of the source in a last pass that finds nothing to copy, up to the one that decides.
 const SOURCE_CALLS_UNTIL_MOVED: usize = 8;
-
-/// What happens to a call.
-enum Disturbance {
-    /// It fails and has no effect.
-    FailsBefore,
-    /// It fails after it took effect.
-    FailsAfter,
-    /// It waits until it is resumed.
-    Halts { halted: Notify, resumed: Notify },
-    /// The store has another server from then on, with the same content.
-    ServerReplaced,
-}
-
-/// A store of which one call is disturbed.
-struct Disturbed {
-    inner: Arc<dyn Movable>,
-    calls: AtomicUsize,
-    /// The number of that call, from 1.
-    at: usize,
-    how: Disturbance,
-}
-
-impl Disturbed {
-    fn new(inner: &Moving, at: usize, how: Disturbance) -> Self {
-        Self { inner: inner.movable.clone(), calls: AtomicUsize::new(0), at, how }
-    }
-
-    /// Whether there were fewer calls.
-    fn was_undisturbed(&self) -> bool {
-        self.calls.load(Ordering::Relaxed) < self.at
-    }
-
-    async fn call<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        if self.calls.fetch_add(1, Ordering::Relaxed) + 1 != self.at {
-            return call.await;
-        }
-        match &self.how {
-            Disturbance::FailsBefore => {}
-            Disturbance::FailsAfter => drop(call.await?),
-            Disturbance::ServerReplaced => return call.await,
-            Disturbance::Halts { halted, resumed } => {
-                halted.notify_one();
-                resumed.notified().await;
-                return call.await;
-            }
-        }
-        Err(Error::Unavailable("as the test demanded".to_owned()))
-    }
-}
-
-#[async_trait]
-impl Movable for Disturbed {
-    fn store_id(&self) -> String {
-        self.inner.store_id()
-    }
-
-    async fn clock_offsets(&self) -> Result<ClockOffsets> {
-        self.inner.clock_offsets().await
-    }
-
-    async fn move_mark(&self) -> Result<Option<MoveMark>> {
-        self.call(self.inner.move_mark()).await
-    }
-
-    async fn set_move_mark(&self, was: Option<&MoveMark>, mark: &MoveMark) -> Result<bool> {
-        self.call(self.inner.set_move_mark(was, mark)).await
-    }
-
-    async fn set_fence(&self, number: u64, closed: bool) -> Result<bool> {
-        self.call(self.inner.set_fence(number, closed)).await
-    }
-
-    async fn servers(&self) -> Result<ServerSet> {
-        let servers = self.call(self.inner.servers()).await?;
-        let is_replaced = matches!(self.how, Disturbance::ServerReplaced) && !self.was_undisturbed();
-        Ok(if is_replaced { ServerSet(BTreeMap::from([("another".to_owned(), 0)])) } else { servers })
-    }
-
-    async fn wait_for_replicas(&self) -> Result<()> {
-        self.call(self.inner.wait_for_replicas()).await
-    }
-
-    async fn records(&self) -> Result<Box<dyn RecordReader>> {
-        self.call(self.inner.records()).await
-    }
-
-    async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
-        self.call(self.inner.put(jobs)).await
-    }
-
-    async fn delete(&self, ids: Vec<JobId>) -> Result<()> {
-        self.call(self.inner.delete(ids)).await
-    }
-}
-
-#[async_trait]
-impl TopicStore for Disturbed {
-    async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
-        self.call(self.inner.topic_values(topic)).await
-    }
-
-    async fn update_topic(
-        &self,
-        topic: &Topic,
-        expected: &TopicValues,
-        values: TopicValues,
-    ) -> Result<Updated> {
-        self.call(self.inner.update_topic(topic, expected, values)).await
-    }
-}
 
 /// A last pass fails at one call; then it is abandoned if that is possible, and completed by the next run. Returns whether
 /// there were fewer calls.

@@ -1,6 +1,7 @@
 //! Moves of a store to another one: the steps on real engines, with a failure or a pause at each call, and `linger move` from
 //! outside.
 
+mod disturbance;
 mod disturbed;
 mod failovers;
 mod program;
@@ -12,14 +13,17 @@ use linger::{
     clock::SystemClock,
     job::{JobState, State},
     metrics::Metrics,
-    store::{JobRecord, Movable, MoveRole, Store, TopicRecord, TopicUpdates, embedded, redis},
+    store::{
+        JobRecord, Movable, MoveRole, ScheduleUpdates, Store, StoredSchedule, TopicRecord, TopicUpdates,
+        embedded, redis,
+    },
     transfer::{self, NamedStore, PassReport, Relocation, TransferError},
 };
 use tempfile::TempDir;
 
 use super::records;
 use crate::harness::{
-    records::all_records,
+    records::{all_records, all_schedules, schedules},
     redis::{fresh_prefix, shared},
     stores::{Engine, Recorder, StoreFixture},
 };
@@ -31,13 +35,13 @@ const PAIRS: [(Engine, Engine); 4] = [
     (Engine::Redis, Engine::Redis),
 ];
 
-/// Topics and jobs.
-type Content = (Vec<TopicRecord>, Vec<JobRecord>);
+/// Topics, jobs and schedules.
+type Content = (Vec<TopicRecord>, Vec<JobRecord>, Vec<StoredSchedule>);
 
 /// What a store has. A job that waits counts as ready: its due time says when it is.
 async fn content_of(store: &Moving) -> Content {
     let (topics, jobs) = all_records(&*store.store).await;
-    (topics, as_ready(jobs))
+    (topics, as_ready(jobs), all_schedules(&*store.store).await)
 }
 
 fn as_ready(mut jobs: Vec<JobRecord>) -> Vec<JobRecord> {
@@ -91,15 +95,18 @@ impl Moving {
     async fn fill(self, jobs: usize) -> (Self, Content) {
         let moving = self;
         let fixture = StoreFixture::new(Engine::Naive).await;
-        let content = records(&fixture, jobs);
+        let (topics, jobs) = records(&fixture, jobs);
+        let schedules = schedules(&fixture);
         // A store that is open for a move takes changes only behind its fence.
         moving.set_fence(true).await;
-        for topic in content.0.clone() {
+        for topic in topics.clone() {
             moving.movable.replace_topic(topic).await.expect("replaces");
         }
-        moving.movable.put(content.1.clone()).await.expect("puts");
+        moving.movable.put(jobs.clone()).await.expect("puts");
+        let stored = schedules.iter().map(|stored| (stored.name.clone(), Some(stored.content.clone())));
+        moving.movable.replace_schedules(stored.collect()).await.expect("replaces");
         moving.set_fence(false).await;
-        (moving, (content.0, as_ready(content.1)))
+        (moving, (topics, as_ready(jobs), schedules))
     }
 
     async fn set_fence(&self, closed: bool) {

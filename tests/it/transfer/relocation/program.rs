@@ -32,11 +32,12 @@ fn a_served_store_moves_to_redis_and_back() {
         assert_eq!(add(&server, &format!(r#"{{"topic":"t","id":"{id}","delay":3600}}"#)), 201);
     }
     assert_eq!(server.call("PUT", "/topics/t", r#"{"ttr":5}"#).status, 200);
+    let daily = r#"{"cron":"30 9 * * *","time_zone":"Europe/Berlin","job":{"topic":"t","body":{"n":1}}}"#;
+    let put = server.call("PUT", "/schedules/daily", daily);
+    assert_eq!(put.status, 201, "{put:?}");
     let text = step(0, &[], path);
-    assert!(
-        text.contains("4 jobs and 1 topic; copied 4 jobs, deleted 0, set 1 topic; when the servers"),
-        "{text}"
-    );
+    let expected = "4 jobs, 1 topic and 1 schedule; copied 4 jobs, deleted 0, set 1 topic and 1 schedule; when";
+    assert!(text.contains(expected), "{text}");
     assert!(
         why_refused(&REDIS, path)
             .contains("the move is not complete: complete it with `linger move --to NEW.toml --last`")
@@ -44,7 +45,8 @@ fn a_served_store_moves_to_redis_and_back() {
     assert_eq!(server.call("DELETE", "/jobs/gone", "").status, 204);
     assert_eq!(server.call("PATCH", "/jobs/patched", r#"{"delay":7200}"#).status, 200);
     let text = step(0, &[], path);
-    assert!(text.contains("3 jobs and 1 topic; copied 1 job, deleted 1, set 0 topics"), "{text}");
+    let expected = "3 jobs, 1 topic and 1 schedule; copied 1 job, deleted 1, set 0 topics; when";
+    assert!(text.contains(expected), "{text}");
     assert!(step(2, &["--last"], path).contains("stop the server of the source first"));
     assert!(server.stop().success());
     let text = step(0, &["--last"], path);
@@ -57,9 +59,10 @@ fn a_served_store_moves_to_redis_and_back() {
     assert_eq!(add(&server, job), 200, "it is recognised");
     assert_eq!(server.call("POST", &finish, "").status, 204);
     assert_eq!(server.call("GET", "/topics/t", "").json()["settings"]["ttr"], 5);
+    assert_eq!(server.call("GET", "/schedules/daily", "").json(), put.json());
     fs::write(path.join("back.toml"), "[embedded]\ndata_dir = 'back'\n").expect("writes");
     let back = ["move", "--to", "back.toml", REDIS[0], REDIS[1]];
-    assert!(run_to(0, &back, path).contains("2 jobs and 1 topic"));
+    assert!(run_to(0, &back, path).contains("2 jobs, 1 topic and 1 schedule"));
     // On Redis the fence keeps a server that is still running from changing the store.
     let text = run_to(0, &[&back[..], &["--last"]].concat(), path);
     assert!(text.contains("it is open: start its servers"), "{text}");
@@ -70,7 +73,9 @@ fn a_served_store_moves_to_redis_and_back() {
     assert!(why_refused(&REDIS, path).contains("its jobs were moved to embedded ("));
     let text = run_to(0, &["verify", "--data-dir", "back"], path);
     assert!(text.contains("jobs       2 (2 delayed"), "{text}");
-    assert!(Server::serve(&["--data-dir", "back"], &[], path).stop().success());
+    let server = Server::serve(&["--data-dir", "back"], &[], path);
+    assert_eq!(server.call("GET", "/schedules/daily", "").json(), put.json());
+    assert!(server.stop().success());
 }
 
 /// The last run opens the store as a server does, which sets a damaged record aside. The target has the job as it was.

@@ -1,25 +1,26 @@
 //! The steps of a move on real engines.
 
 use linger::{
-    store::{ClockOffsets, MoveRole, TopicRecord, TopicUpdates},
+    store::{ClockOffsets, MoveRole, ScheduleUpdates, TopicRecord, TopicUpdates},
     transfer::{Relocation, TransferError},
 };
 
 use super::{Moving, PAIRS, abandon, complete, content_of, copy, nothing_named};
 use crate::harness::{
-    records::{record, topic_record},
+    records::{record, schedule, topic_record},
     stores::{Engine, StoreFixture},
 };
 
 #[tokio::test]
 async fn every_engine_moves_to_every_other() {
     for (from, to) in PAIRS {
-        let (source, (topics, mut jobs)) = Moving::filled(from, 700).await;
+        let (source, (topics, mut jobs, mut schedules)) = Moving::filled(from, 700).await;
         let target = Moving::new(to).await;
         let first = copy(&source, &*target.movable).await.expect("copies");
         assert_eq!((first.jobs, first.topics, first.copied, first.deleted, first.set), (700, 2, 700, 0, 2));
+        assert_eq!((first.schedules, first.schedules_set), (4, 4));
         assert!(copy(&source, &*target.movable).await.expect("copies").changed_nothing());
-        // What the next pass finds: a job that is gone, one that changed, a new one, and other settings.
+        // What the next pass finds: of jobs and schedules one that is gone, one that changed and a new one, and other settings.
         source.set_fence(true).await;
         let gone = jobs.remove(10);
         jobs[20].job.attempts += 1;
@@ -30,15 +31,23 @@ async fn every_engine_moves_to_every_other() {
         source.movable.put(changed.to_vec()).await.expect("puts");
         let paused = TopicRecord { topic: topics[1].topic.clone(), ..topic_record("other") };
         source.movable.replace_topic(paused.clone()).await.expect("replaces");
+        let gone = schedules.remove(1);
+        schedules[0].content.text = "{\"changed\":true}".into();
+        schedules.push(schedule("z", None, "{}"));
+        let stored = schedules.iter().map(|stored| (stored.name.clone(), Some(stored.content.clone())));
+        let replaced = stored.chain([(gone.name, None)]).collect();
+        source.movable.replace_schedules(replaced).await.expect("replaces");
         source.set_fence(false).await;
         let last = complete(&source, &*source.movable, &*target.movable).await.expect("completes");
         let last = last.expect("was not complete");
         let done = (last.jobs, last.topics, last.copied, last.deleted, last.set);
         assert_eq!(done, (700, 2, 2, 1, 1), "{from:?} to {to:?}");
+        assert_eq!((last.schedules, last.schedules_set), (4, 3), "{from:?} to {to:?}");
         assert_eq!(source.role().await, Some(MoveRole::Moved));
         assert!(target.may_be_served().await);
         jobs.sort_by(|one, other| one.job.id.cmp(&other.job.id));
-        assert!(content_of(&target).await == (vec![topics[0].clone(), paused], jobs), "{from:?} to {to:?}");
+        let expected = (vec![topics[0].clone(), paused], jobs, schedules);
+        assert!(content_of(&target).await == expected, "{from:?} to {to:?}");
         assert_eq!(target.store.verify().await.expect("reads").faults, [""; 0]);
         assert_eq!(complete(&source, &*source.movable, &*target.movable).await.expect("is complete"), None);
         assert!(matches!(copy(&source, &*target.movable).await, Err(TransferError::Refused(_))));
@@ -55,6 +64,12 @@ async fn only_an_empty_store_becomes_a_target_and_only_of_one_source() {
         assert_eq!(refused, "target is not empty; a move needs a new store");
         assert_eq!(full.role().await, None);
         assert!(content_of(&full).await == content);
+        let scheduled = Moving::new(to).await;
+        scheduled.set_fence(true).await;
+        scheduled.movable.put_schedules(vec![schedule("s", None, "{}")]).await.expect("puts");
+        scheduled.set_fence(false).await;
+        let refused = copy(&source, &*scheduled.movable).await.expect_err("is not empty").to_string();
+        assert_eq!(refused, "target is not empty; a move needs a new store");
         let target = Moving::new(to).await;
         copy(&source, &*target.movable).await.expect("copies");
         let refused = copy(&full, &*target.movable).await.expect_err("belongs to another").to_string();
