@@ -15,7 +15,6 @@ use crate::{
 on_each_engine! {
     heartbeats_keep_a_job_for_longer_than_its_ttr,
     heartbeats_go_on_beside_a_command_that_prints_fast,
-    heartbeats_of_many_jobs_share_calls_and_end_with_their_own_job,
     a_cancelled_job_stops_its_command,
     a_partition_makes_no_second_holder,
     a_worker_that_was_stopped_ends_its_command_and_reports_nothing,
@@ -54,7 +53,9 @@ fn heartbeats_go_on_beside_a_command_that_prints_fast(site: &Site) {
 }
 
 /// The TTR is the jobs' own.
-fn heartbeats_of_many_jobs_share_calls_and_end_with_their_own_job(site: &Site) {
+#[test]
+fn heartbeats_of_many_jobs_share_calls_and_end_with_their_own_job() {
+    let site = Site::new(super::Engine::Embedded);
     let ids = ["a", "b", "c", "d", "e", "f", "g", "h"];
     ids.into_iter().for_each(|id| site.add(id, json!({ "ttr": 2 })));
     let line = "echo runs; exec sleep 1000";
