@@ -111,7 +111,6 @@ impl Planner<'_> {
         let id = run_id(self.name, occurrence);
         let mut overlapped = before;
         overlapped.last = Some(occurrence);
-        overlapped.waiting = None;
         overlapped.fired.insert(&self.spec.recurrence, occurrence);
         overlapped.continue_after(self.spec, occurrence, self.zone_database);
         let mut fired = overlapped.clone();
@@ -147,31 +146,31 @@ impl Planner<'_> {
     fn first_kept(&self, next: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let recurrence = &self.spec.recurrence;
         let before_next = next.shifted(-1);
+        let following = |from: Timestamp| self.state.fired.following(recurrence, from.shifted(-1));
         // The last that is due: an occurrence is due before the one after it, so it is one of the last two.
         let latest_few = recurrence.latest_few(before_next, now, 2);
-        let last_due = latest_few.into_iter().rev().find(|occurrence| self.due_at(*occurrence) <= now)?;
+        let last_due = latest_few.into_iter().rev().find(|occurrence| self.due_at(*occurrence) <= now);
+        // With another zone database than that of `next` there may be none.
+        let last_due = last_due.unwrap_or(next);
         let rule = self.spec.missed;
         let first = match rule.missed() {
             Missed::One => last_due,
             Missed::All if self.may_exceed_limit(next, last_due) => {
                 *recurrence.latest_few(before_next, last_due, MissedRule::MAX_RUNS).first()?
             }
-            Missed::All => next,
-            Missed::None => next,
+            Missed::All | Missed::None => next,
         };
-        let first = first.max(next);
         let earliest_due = rule.window().map_or(Timestamp::from_millis(0), |window| {
             now.shifted(-i64::try_from(window.as_millis()).unwrap_or(i64::MAX))
         });
-        let first = if self.due_at(first) >= earliest_due {
-            first
-        } else {
-            // The last occurrence before that moment may be due after it.
-            let before = recurrence.latest(before_next, earliest_due).unwrap_or(next).max(first);
-            let is_kept = before > first && self.due_at(before) >= earliest_due;
-            if is_kept { before } else { recurrence.following(before)? }
-        };
-        self.state.fired.following(recurrence, first.shifted(-1))
+        if self.due_at(first) >= earliest_due {
+            // The next has not run, whatever this zone database says of it.
+            return if first == next { Some(next) } else { following(first) };
+        }
+        // The last occurrence before that moment may be due after it.
+        let before = recurrence.latest(before_next, earliest_due).unwrap_or(first).max(first);
+        let is_kept = before > first && self.due_at(before) >= earliest_due;
+        following(if is_kept { before } else { before.shifted(1) })
     }
 
     /// Whether there may be more occurrences from one to another than an outage makes up for. Most often the interval says it.

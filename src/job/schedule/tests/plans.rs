@@ -107,6 +107,7 @@ fn a_minute_late_is_no_outage() {
     let seconds = spec_of_seconds(Missed::One);
     let state = ScheduleState::new(&seconds, moment("2026-03-02T09:00:00Z"), DB);
     assert_eq!(all_runs(&seconds, &state, "2026-03-02T09:00:03Z").0.len(), 3, "a busy process skips nothing");
+    assert_eq!(all_runs(&seconds, &state, "2026-03-02T09:01:01Z").0.len(), 61, "the first is a minute late");
     assert_eq!(all_runs(&seconds, &state, "2026-03-02T09:05:00Z").0.len(), 1);
 }
 
@@ -188,11 +189,16 @@ fn a_minute_ahead_waits() {
 
 #[test]
 fn a_schedule_that_was_made_by_a_wrong_clock_heals() {
-    let (spec, _) = hourly(Missed::One, None);
-    let state = ScheduleState::new(&spec, moment("2036-01-01T00:00:00Z"), DB);
-    assert!(state.is_ahead(moment("2026-03-02T09:10:00Z")));
-    let change = store(&spec, &state, "2026-03-02T09:10:00Z");
-    assert_eq!(change.state.next, Some(moment("2026-03-02T10:00:00Z")));
+    let (spec, state) = hourly(Missed::One, None);
+    let wrong = moment("2036-01-01T00:00:00Z");
+    let new = ScheduleState::new(&spec, wrong, DB);
+    let paused = pause(&state).expect("is not paused");
+    let resumed = resume(&name(), &spec, &paused, wrong, DB).expect("is paused");
+    for state in [new, resumed] {
+        assert!(state.is_ahead(moment("2026-03-02T09:10:00Z")));
+        let change = store(&spec, &state, "2026-03-02T09:10:00Z");
+        assert_eq!(change.state.next, Some(moment("2026-03-02T10:00:00Z")));
+    }
 }
 
 #[test]
@@ -211,6 +217,8 @@ fn a_newer_zone_database_computes_anew_and_an_older_one_does_not() {
     assert_eq!(plan(&name(), &spec, &newer, now, DB), Plan::Wait(wrong));
     let run = fire(&spec, &newer, "2026-03-02T08:30:00Z");
     assert_eq!(run.fired.zone_database, DB, "what this process has computed");
+    let late = fire(&spec, &newer, "2026-03-02T08:40:00Z");
+    assert_eq!(late.occurrence, run.occurrence, "it is due, though this database does not know it");
     let interval = super::spec(&fields(every(hours(1))));
     let older = ScheduleState { zone_database: "2025c".to_owned(), ..state };
     assert_eq!(plan(&name(), &interval, &older, now, DB), Plan::Wait(right), "intervals know no zone");
