@@ -76,6 +76,9 @@ pub(super) struct SetArgs {
     /// Whether a finish needs the receipt
     #[arg(long, value_name = "BOOL", group = "settings")]
     require_receipt: Option<bool>,
+    /// Whether a finish counts that comes after the TTR, while no other worker has had the job
+    #[arg(long, value_name = "BOOL", group = "settings")]
+    late_finish: Option<bool>,
     /// How long after their due time jobs expire
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "settings")]
     expire: Option<Duration>,
@@ -84,7 +87,7 @@ pub(super) struct SetArgs {
     on_expiry: Option<OnExpiryArg>,
     /// Settings that get the server's default again
     #[arg(long, value_name = "SETTING", value_delimiter = ',', group = "settings")]
-    #[arg(value_parser = ["ttr", "retry", "max-attempts", "require-receipt", "expire", "on-expiry"])]
+    #[arg(value_parser = ["ttr", "retry", "max-attempts", "require-receipt", "late-finish", "expire", "on-expiry"])]
     unset: Vec<String>,
     #[command(flatten)]
     change: ChangeArgs,
@@ -198,6 +201,7 @@ fn details(session: &Session, topic: &Topic) -> String {
     line("retry", (!steps.is_empty()).then_some(steps));
     line("max-attempts", settings.max_attempts.map(|count| count.to_string()));
     line("require-receipt", settings.require_receipt.then(|| "true".to_owned()));
+    line("late-finish", settings.late_finish.map(|allowed| allowed.to_string()));
     line("expire", settings.expire.map(span));
     line("on-expiry", settings.on_expiry.clone());
     lines.join("\n")
@@ -227,6 +231,7 @@ async fn set(session: &Session, arguments: &SetArgs) -> Result<Exit, Failure> {
         ("retry", (!steps.is_empty()).then(|| steps.into())),
         ("max_attempts", arguments.max_attempts.map(Value::from)),
         ("require_receipt", arguments.require_receipt.map(Value::from)),
+        ("late_finish", arguments.late_finish.map(Value::from)),
         ("expire", arguments.expire.map(text)),
         ("on_expiry", arguments.on_expiry.map(|on_expiry| json!(OnExpiry::from(on_expiry)))),
     ] {

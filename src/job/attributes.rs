@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use super::{DueKind, Expiry, History, Reason, RetrySchedule, Timestamp, TraceContext};
+use super::{DueKind, Expiry, History, Reason, Receipt, RetrySchedule, Timestamp, TraceContext};
 
 const HEADER_BYTES: usize = 3;
 const STEP_BYTES: usize = 5;
@@ -46,6 +46,11 @@ impl Tag {
     pub const EXPIRES_AT: Self = Self(12);
     /// That is a moment ([`DueKind::Moment`]). Empty.
     pub const EXPIRY_MOMENT: Self = Self(13);
+    /// The receipt of the reservation that timed out last, and the job's attempts then: 16 and 4 bytes. It is good for a finish
+    /// while the job has as many attempts and is not reserved.
+    pub const TIMED_OUT: Self = Self(14);
+    /// No reservation that timed out is good for a finish. Empty.
+    pub const NO_LATE_FINISH: Self = Self(15);
     /// Tags that Linger will never use itself.
     pub const PRIVATE: RangeInclusive<u8> = 224..=255;
 }
@@ -231,6 +236,19 @@ impl Attributes {
         self.set_timestamp(Tag::DIED_AT, moment);
     }
 
+    /// Whether `receipt` is that of a reservation that timed out, since which a job that has so many attempts now was
+    /// neither reserved nor changed.
+    #[must_use]
+    pub fn has_timed_out(&self, receipt: &Receipt, attempts: u32) -> bool {
+        self.get(Tag::TIMED_OUT) == Some(&timed_out(receipt, attempts))
+    }
+
+    /// Sets the receipt of a reservation that has timed out, and the attempts with it; or removes them.
+    pub fn set_timed_out(&mut self, reservation: Option<(&Receipt, u32)>) {
+        let value = reservation.map(|(receipt, attempts)| timed_out(receipt, attempts));
+        self.set(Tag::TIMED_OUT, value.as_ref().map(|bytes| &bytes[..]));
+    }
+
     fn timestamp(&self, tag: Tag) -> Option<Option<Timestamp>> {
         let Some(bytes) = self.get(tag) else { return Some(None) };
         let bytes: &[u8; TIMESTAMP_BYTES] = bytes.try_into().ok()?;
@@ -262,6 +280,14 @@ pub fn decode_steps(bytes: &[u8]) -> Option<RetrySchedule> {
         return None;
     }
     RetrySchedule::new(steps.map(|step| Duration::from_millis(big_endian(step))).collect()).ok()
+}
+
+/// The value of [`Tag::TIMED_OUT`].
+fn timed_out(receipt: &Receipt, attempts: u32) -> [u8; 20] {
+    let mut bytes = [0; 20];
+    bytes[..16].copy_from_slice(receipt.as_bytes());
+    bytes[16..].copy_from_slice(&attempts.to_be_bytes());
+    bytes
 }
 
 fn big_endian(bytes: &[u8]) -> u64 {

@@ -16,6 +16,8 @@ pub struct JobSpec {
     pub retry: RetrySchedule,
     /// Whether a finish must carry the receipt.
     pub require_receipt: bool,
+    /// Whether the receipt of a reservation that timed out still finishes it, until it is reserved again or changed.
+    pub late_finish: bool,
     /// From when on it is not delivered any more.
     pub expiry: Option<Expiry>,
     /// Its own callback. Such a job is never delivered with those that have none.
@@ -32,6 +34,7 @@ impl Default for JobSpec {
             max_attempts: DEFAULT_MAX_ATTEMPTS,
             retry: RetrySchedule::default(),
             require_receipt: false,
+            late_finish: true,
             expiry: None,
             callback: None,
             trace: None,
@@ -41,7 +44,7 @@ impl Default for JobSpec {
 
 impl JobSpec {
     /// The attributes that this version knows completely: an engine may write them anew with a record.
-    pub const WHOLE_TAGS: [Tag; 2] = [Tag::RETRY, Tag::EXPIRY];
+    pub const WHOLE_TAGS: [Tag; 3] = [Tag::RETRY, Tag::EXPIRY, Tag::NO_LATE_FINISH];
 
     /// Reads a spec from a record, whose head has the first three values; `None` when an attribute is malformed.
     #[must_use]
@@ -56,7 +59,8 @@ impl JobSpec {
             None => None,
         };
         let (retry, expiry, trace) = (attributes.retry()?, attributes.expiry()?, attributes.trace());
-        Some(Self { ttr, max_attempts, retry, require_receipt, expiry, callback, trace })
+        let late_finish = attributes.get(Tag::NO_LATE_FINISH).is_none();
+        Some(Self { ttr, max_attempts, retry, require_receipt, late_finish, expiry, callback, trace })
     }
 
     /// Sets the attributes of a new job.
@@ -69,6 +73,7 @@ impl JobSpec {
     pub fn encode_whole(&self, attributes: &mut Attributes) {
         attributes.set_retry(&self.retry);
         attributes.set_expiry(self.expiry.as_ref());
+        attributes.set(Tag::NO_LATE_FINISH, (!self.late_finish).then_some(&[]));
     }
 
     /// Sets the others. A later version may have stored parts of them that this one does not know, so they are not

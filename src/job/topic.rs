@@ -14,6 +14,8 @@ pub struct TopicSettings {
     pub retry: Option<RetrySchedule>,
     /// Whether a finish must carry the receipt.
     pub require_receipt: bool,
+    /// Whether the receipt of a reservation that timed out still finishes a job; `None` means that it does.
+    pub late_finish: Option<bool>,
     /// How long after their due time jobs expire.
     pub expire: Option<Delay>,
     /// What happens to jobs that expire.

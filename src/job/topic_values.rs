@@ -30,6 +30,8 @@ const SECRETS: Tag = Tag(10);
 const EXPIRE: Tag = Tag(11);
 /// The name in the API.
 const ON_EXPIRY: Tag = Tag(12);
+/// 1 byte: 0 or 1.
+const LATE_FINISH: Tag = Tag(13);
 
 /// Whether `after` has a value that `before` lacks, or another one that is not shorter. A pause takes a few bytes and does not
 /// count: operators pause topics when something is wrong.
@@ -56,17 +58,21 @@ impl TopicSettings {
             require_receipt: values.get(REQUIRE_RECEIPT).is_some(),
             expire: optional(values.get(EXPIRE), |bytes| Delay::new(duration(bytes)?).ok())?,
             on_expiry: optional(values.get(ON_EXPIRY), on_expiry)?,
+            late_finish: optional(values.get(LATE_FINISH), decode_bool)?,
             callback: TopicCallback::decode(values)?,
         })
     }
 
     /// Replaces the settings among the values of a topic.
     pub fn encode_into(&self, values: &mut Attributes) {
-        let Self { ttr, max_attempts, retry, require_receipt, expire, on_expiry, callback } = self;
+        let Self { ttr, max_attempts, retry, require_receipt, late_finish, expire, on_expiry, callback } =
+            self;
         set_duration(values, TTR, ttr.map(Ttr::as_duration));
         set_u32(values, MAX_ATTEMPTS, *max_attempts);
         values.set(RETRY, retry.as_ref().map(encode_steps).as_deref());
         set_flag(values, REQUIRE_RECEIPT, *require_receipt);
+        values
+            .set(LATE_FINISH, late_finish.map(|allowed| [u8::from(allowed)]).as_ref().map(|byte| &byte[..]));
         set_duration(values, EXPIRE, expire.map(Delay::as_duration));
         values.set(ON_EXPIRY, on_expiry.map(|on_expiry| on_expiry.as_str().as_bytes()));
         callback.encode_into(values);
@@ -124,6 +130,14 @@ fn decode_u32(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.try_into().ok()?))
 }
 
+fn decode_bool(bytes: &[u8]) -> Option<bool> {
+    match bytes {
+        [0] => Some(false),
+        [1] => Some(true),
+        _ => None,
+    }
+}
+
 fn set_duration(values: &mut Attributes, tag: Tag, duration: Option<Duration>) {
     let ms = duration.map(|duration| u64::try_from(duration.as_millis()).expect("is at most ten years"));
     values.set(tag, ms.map(u64::to_be_bytes).as_ref().map(<[u8; 8]>::as_slice));
@@ -175,6 +189,7 @@ mod tests {
                 max_attempts,
                 retry: steps_ms.map(schedule),
                 require_receipt,
+                late_finish: delivery.then_some(intake),
                 expire: ttr_ms.map(|ms| Delay::new(Duration::from_millis(ms)).expect("valid")),
                 on_expiry: (secrets > 0).then_some(OnExpiry::Delete),
                 callback: TopicCallback {

@@ -9,6 +9,8 @@ pub enum Event {
     Delivered,
     /// Finished.
     Finished,
+    /// Finished after its reservation had timed out; it counts as finished, too.
+    FinishedLate,
     /// Released by a worker.
     Released,
     /// Its reservation ended by its TTR.
@@ -26,10 +28,15 @@ pub enum Event {
 }
 
 impl Event {
-    pub(super) const ALL: [(Self, &'static str, &'static str); 10] = [
+    pub(super) const ALL: [(Self, &'static str, &'static str); 11] = [
         (Self::Added, "linger_jobs_added", "Jobs added"),
         (Self::Delivered, "linger_jobs_delivered", "Reservations delivered"),
         (Self::Finished, "linger_jobs_finished", "Jobs finished"),
+        (
+            Self::FinishedLate,
+            "linger_jobs_finished_late",
+            "Jobs finished after their reservation had timed out, which are among those finished",
+        ),
         (Self::Released, "linger_jobs_released", "Jobs released by workers"),
         (Self::TimedOut, "linger_jobs_timed_out", "Reservations ended by their TTR"),
         (Self::Expired, "linger_jobs_expired", "Jobs that expired"),

@@ -27,7 +27,7 @@ pub(super) async fn apply_outcome(
         match apply_once(queue, reservation, outcome).await {
             Ok(()) => return result_of(outcome),
             Err(error) if may_have_happened && shows_success(outcome, &error) => return result_of(outcome),
-            Err(Error::JobNotFound | Error::JobEnded(_) | Error::LeaseLost | Error::NotReserved) => {
+            Err(Error::JobNotFound | Error::JobEnded(_) | Error::LeaseLost { .. } | Error::NotReserved) => {
                 return CallResult::Lost;
             }
             Err(error) if clock.now_micros() >= ends_us => {
@@ -66,7 +66,7 @@ async fn apply_once(queue: &Queue, reservation: &Reservation, outcome: &Outcome)
 fn shows_success(outcome: &Outcome, error: &Error) -> bool {
     match outcome {
         Outcome::Finish => matches!(error, Error::JobNotFound | Error::JobEnded(_)),
-        Outcome::Fail { .. } | Outcome::Bury { .. } => matches!(error, Error::LeaseLost),
+        Outcome::Fail { .. } | Outcome::Bury { .. } => matches!(error, Error::LeaseLost { retaken: true }),
         Outcome::Hold { .. } => false,
     }
 }
@@ -103,7 +103,10 @@ mod tests {
             (Outcome::Hold { ttr: Ttr::DEFAULT }, false, false),
         ] {
             assert_eq!(shows_success(&outcome, &Error::JobNotFound), job_not_found, "{outcome:?}");
-            assert_eq!(shows_success(&outcome, &Error::LeaseLost), lease_lost, "{outcome:?}");
+            let retaken = Error::LeaseLost { retaken: true };
+            assert_eq!(shows_success(&outcome, &retaken), lease_lost, "{outcome:?}");
+            let timed_out = Error::LeaseLost { retaken: false };
+            assert!(!shows_success(&outcome, &timed_out), "{outcome:?}");
             assert!(!shows_success(&outcome, &Error::NotReserved), "{outcome:?}");
         }
     }

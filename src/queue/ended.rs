@@ -19,6 +19,8 @@ const ENTRY_BYTES: usize = 128;
 pub enum EndKind {
     /// It was finished.
     Finished,
+    /// It was finished after its reservation had timed out.
+    FinishedLate,
     /// It was deleted.
     Deleted,
     /// It was deleted because it expired.
@@ -30,6 +32,7 @@ impl EndKind {
     pub(super) fn sentence(self) -> &'static str {
         match self {
             Self::Finished => "was finished",
+            Self::FinishedLate => "was finished, after its reservation had timed out,",
             Self::Deleted => "was deleted",
             Self::Expired => "expired and was deleted",
         }
@@ -40,6 +43,7 @@ impl EndKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Finished => "finished",
+            Self::FinishedLate => "finished_late",
             Self::Deleted => "deleted",
             Self::Expired => "expired",
         }

@@ -30,8 +30,11 @@ pub enum Error {
     #[error("this job {} at {}", .0.how.sentence(), .0.at)]
     JobEnded(Ended),
     /// The receipt is not that of the current reservation; nothing changed.
-    #[error("this receipt is from an earlier reservation: another worker holds the job, or it waits again")]
-    LeaseLost,
+    #[error("{}", lost_sentence(*.retaken))]
+    LeaseLost {
+        /// Whether it is good for nothing any more. If not, its reservation has timed out, and a finish with it counts.
+        retaken: bool,
+    },
     /// No receipt was sent and the job is not reserved.
     #[error("the job is not reserved; pop it first, or delete it")]
     NotReserved,
@@ -221,7 +224,7 @@ impl Error {
         match self {
             Self::JobExists { .. } => "job_exists",
             Self::JobNotFound | Self::JobEnded(_) => "job_not_found",
-            Self::LeaseLost => "lease_lost",
+            Self::LeaseLost { .. } => "lease_lost",
             Self::NotReserved => "not_reserved",
             Self::ReceiptRequired => "receipt_required",
             Self::JobReserved => "job_reserved",
@@ -258,12 +261,21 @@ impl Error {
     }
 }
 
+fn lost_sentence(retaken: bool) -> &'static str {
+    if retaken {
+        "this receipt is from an earlier reservation: another worker holds the job, or it waits again"
+    } else {
+        "the reservation of this receipt timed out; no other worker has had the job since, so that a finish still counts"
+    }
+}
+
 impl From<Refusal> for Error {
     /// The error for what the store has refused. A caller that may see more says more: how a job ended, or which job has the id.
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Gone | Refusal::NotAsSeen => Self::JobNotFound,
-            Refusal::Lost => Self::LeaseLost,
+            Refusal::Lost => Self::LeaseLost { retaken: true },
+            Refusal::TimedOut => Self::LeaseLost { retaken: false },
             Refusal::NotReserved => Self::NotReserved,
             Refusal::ReceiptRequired => Self::ReceiptRequired,
             Refusal::InState(State::Dead) => Self::JobDead,

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     job::{Actor, Expire, Expiry, Job, JobId, JobSpec, NewJob, Topic, TopicFilter, Ttr},
     metrics::Event,
-    store::{AddJob, Added, FinishJob, Outcome, Patch, Refusal, Requeue, Steps},
+    store::{AddJob, Added, FinishJob, Finished, Outcome, Patch, Refusal, Requeue, Steps},
 };
 
 /// An added job in its current state.
@@ -92,6 +92,7 @@ impl Queue {
             max_attempts: job.resolved_max_attempts(&settings),
             retry: job.retry.or_else(|| settings.retry.clone()).unwrap_or_default(),
             require_receipt: settings.require_receipt,
+            late_finish: settings.late_finish.unwrap_or(true),
             expiry: expire.map(|expire| Expiry { expire, on_expiry: on_expiry.unwrap_or_default() }),
             callback: job.callback,
             trace: job.trace,
@@ -172,16 +173,20 @@ impl Queue {
     fn finish_outcome(
         &self,
         FinishJob { id, receipt }: FinishJob,
-        finished: Outcome<Topic>,
+        finished: Outcome<Finished>,
         ended: &HashMap<JobId, Ended>,
         by: Option<&Actor>,
         span: &SpanStart<'_>,
     ) -> Result<()> {
         match finished {
-            Ok(topic) => {
+            Ok(Finished { topic, is_late }) => {
                 self.metrics.count(Event::Finished, topic.as_str(), 1);
+                if is_late {
+                    self.metrics.count(Event::FinishedLate, topic.as_str(), 1);
+                }
                 span.settled("finish", &id, &topic, receipt.as_ref());
-                self.remember_end(id, topic, EndKind::Finished, by);
+                let how = if is_late { EndKind::FinishedLate } else { EndKind::Finished };
+                self.remember_end(id, topic, how, by);
                 Ok(())
             }
             Err(Refusal::Gone) => Err(gone(ended.get(&id).cloned())),

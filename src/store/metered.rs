@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{
-    AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, JobFilter, JobPage,
-    JobRecord, ListPosition, Notice, NoticeContent, NoticeKind, Notices, Order, Outcome, Promoted,
+    AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, Finished, JobFilter,
+    JobPage, JobRecord, ListPosition, Notice, NoticeContent, NoticeKind, Notices, Order, Outcome, Promoted,
     PurgeCursor, PurgeSlice, Put, RecordReader, Reservation, Result, ScheduleChange, ScheduleOutcome,
     SchedulePage, ScheduleStore, Span, Step, Store, StoreSpace, Timeline, TopicConfig, TopicStats,
     TopicStore, TopicValues, Updated, Verified, Wait,
@@ -90,7 +90,7 @@ impl Store for Metered {
         self.timed("give_back_calls", self.store.give_back_calls(topic, allowed, unused)).await
     }
 
-    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>> {
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Finished>>> {
         self.timed("finish", self.store.finish(scope, jobs)).await
     }
 

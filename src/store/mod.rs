@@ -32,8 +32,8 @@ pub use metered::Metered;
 pub use moving::{ClockOffsets, Movable, MoveMark, MoveRole, ServerSet};
 pub use notice::{MAX_NOTICES, Notice, NoticeContent, NoticeKind, Notices, WATCHED_FOR};
 pub use outcome::{
-    Added, AddedSecret, Move, MoveKind, Outcome, Promoted, PurgeSlice, Refusal, Reservation, TopicStats,
-    Verified,
+    Added, AddedSecret, Finished, Move, MoveKind, Outcome, Promoted, PurgeSlice, Refusal, Reservation,
+    TopicStats, Verified,
 };
 pub use rate_limit::Allowed;
 pub use records::{JobRecord, Put, RecordPage, RecordReader, TopicRecord};
@@ -95,8 +95,8 @@ pub struct EngineInfo {
 /// 2. A state changes only as in the job's life (`ARCHITECTURE.md`). *Now* is the engine's clock
 ///    ([`crate::job::Now`]): rounded down for comparing, up for counting a delay from; without a delay
 ///    a job is ready at once.
-/// 3. Delayed jobs become ready, and reservations end, only inside a promotion: a receipt works until a
-///    promotion ends its reservation, also just past its TTR. Promotions are the calls of
+/// 3. Delayed jobs become ready, and reservations end, only inside a promotion: a reservation lasts until a
+///    promotion ends it, also just past its TTR. Promotions are the calls of
 ///    [`promote`](Self::promote), and from the first call on also those that an engine makes by itself when
 ///    jobs are due; it passes their moves to the [`Listener`]. If one of them fails, the engine makes no
 ///    more until a call succeeds. Once `promote` has returned `more == false`, no job that was due at that
@@ -106,8 +106,11 @@ pub struct EngineInfo {
 /// 4. [`reserve`](Self::reserve) returns fewer jobs than requested only when no more are ready, or when
 ///    finding more would use up too much of the TTRs of the first; then the [`Listener`] is notified that there may be more.
 ///    Every ready job is eventually reserved. The order is approximately by due time.
-/// 5. Only the receipt of the present reservation can finish, release, touch, bury or cancel. Any other
-///    receipt changes nothing.
+/// 5. Only the receipt of the present reservation can release, touch, bury or cancel. It can finish, too; and once the
+///    reservation has timed out, it still can until another one begins or a patch, a requeue or a change of a listed job changes
+///    the job, unless the job wants no [late finish](crate::job::JobSpec::late_finish). A reservation that was cancelled or
+///    postponed counts as none. Any other receipt changes nothing. [`Refusal::TimedOut`] of a release, a touch or a bury
+///    says that the receipt can finish, any other refusal that it cannot.
 /// 6. A finished or deleted job is gone: no count includes it and its id can be used again.
 /// 7. The [`Listener`] is notified after each change that makes a job ready, or that moves forward the next
 ///    deadline for which `promote` must be called.
@@ -162,8 +165,8 @@ pub trait Store: TopicStore + ScheduleStore + std::fmt::Debug + 'static {
     async fn give_back_calls(&self, topic: &Topic, allowed: Allowed, unused: usize) -> Result<()>;
 
     /// Finishes jobs, which removes them. Without a receipt a job can be finished while it is reserved, unless
-    /// it requires receipts. Returns their topics. Items with equal ids are treated in order; repeats do not multiply the work.
-    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>>;
+    /// it requires receipts. Items with equal ids are treated in order; repeats do not multiply the work.
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Finished>>>;
 
     /// Applies steps, each atomic by itself. The outcomes are in the order of the steps; steps of one job are applied in that
     /// order. A cancelled reservation whose call was repeated may be shown as

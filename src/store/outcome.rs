@@ -13,8 +13,12 @@ pub type Outcome<T> = std::result::Result<T, Refusal>;
 pub enum Refusal {
     /// There is no such job of the caller's topics.
     Gone,
-    /// The receipt is not that of the present reservation: another worker has the job, or it waits again or is dead.
+    /// The receipt is not that of the present reservation, and is good for nothing: another attempt has begun, the job was
+    /// changed or given back, or it wants no late finish.
     Lost,
+    /// The reservation of the receipt timed out, and since then the job was neither reserved nor changed: the receipt is good for
+    /// a finish only. A finish is never refused by this.
+    TimedOut,
     /// No receipt was sent and the job is not reserved.
     NotReserved,
     /// No receipt was sent and the job requires one.
@@ -38,6 +42,15 @@ pub enum Refusal {
     ExpiresFirst,
     /// The dead letter's expiry has passed, and the requeue has no other one.
     Expired,
+}
+
+/// What a finish did: the job is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// The job's topic.
+    pub topic: Topic,
+    /// Whether its reservation had timed out.
+    pub is_late: bool,
 }
 
 /// What an add did.

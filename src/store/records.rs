@@ -15,7 +15,7 @@ pub struct JobRecord {
     pub fingerprint: Fingerprint,
     /// The receipt of the present reservation; present exactly if the job is reserved.
     pub receipt: Option<Receipt>,
-    /// Attributes of later versions, as they are stored. Has the callback and the trace context, too, if the job lacks a part
+    /// The receipt of a reservation that timed out ([`Tag::TIMED_OUT`]) and attributes of later versions, as they are stored. Has the callback and the trace context, too, if the job lacks a part
     /// of them.
     pub other: Attributes,
 }

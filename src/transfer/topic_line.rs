@@ -37,6 +37,8 @@ struct SettingsLine {
     retry: Option<Vec<Seconds>>,
     require_receipt: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    late_finish: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     expire: Option<Seconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     on_expiry: Option<String>,
@@ -77,6 +79,7 @@ impl TopicLine {
                     .as_ref()
                     .map(|retry| retry.steps().iter().copied().map(Seconds).collect()),
                 require_receipt: settings.require_receipt,
+                late_finish: settings.late_finish,
                 expire: settings.expire.map(|expire| Seconds(expire.as_duration())),
                 on_expiry: settings.on_expiry.map(|on_expiry| on_expiry.as_str().to_owned()),
                 callback: callback_line(&settings.callback),
@@ -95,8 +98,16 @@ impl TopicLine {
     }
 
     fn parse(self, topic: Topic) -> Result<TopicRecord, String> {
-        let SettingsLine { ttr, max_attempts, retry, require_receipt, expire, on_expiry, callback } =
-            self.settings;
+        let SettingsLine {
+            ttr,
+            max_attempts,
+            retry,
+            require_receipt,
+            late_finish,
+            expire,
+            on_expiry,
+            callback,
+        } = self.settings;
         let named = |name: String| OnExpiry::ALL.into_iter().find(|on_expiry| on_expiry.as_str() == name);
         let schedule = |steps: Vec<Seconds>| RetrySchedule::new(steps.iter().map(|step| step.0).collect());
         let settings = TopicSettings {
@@ -104,6 +115,7 @@ impl TopicLine {
             max_attempts,
             retry: retry.map(schedule).transpose().map_err(|error| format!("its retry {error}"))?,
             require_receipt,
+            late_finish,
             expire: expire
                 .map(|expire| Delay::new(expire.0))
                 .transpose()

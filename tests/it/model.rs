@@ -23,7 +23,7 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use crate::{
     harness::{
-        jobs::{self, JobSpec, TopicPause, Wait, millis, retry, topic},
+        jobs::{self, TopicPause, Wait, millis, retry, topic},
         lists::in_state,
         naive::Naive,
         stores::{Engine, Recorder, StoreFixture},
@@ -185,22 +185,12 @@ impl<'a> Sequence<'a> {
     }
 
     async fn add(&mut self) {
-        let steps: Vec<u64> =
-            (0..self.random.random_range(0..3)).map(|_| self.random.random_range(0..40)).collect();
         let count = if self.random.random_bool(0.2) { 3 } else { 1 };
         let mut batch = Vec::new();
         for _ in 0..count {
             batch.push(AddJob {
                 id: self.id(),
-                spec: JobSpec {
-                    ttr: self.ttr(),
-                    max_attempts: self.random.random_range(0..4),
-                    retry: retry(&steps),
-                    require_receipt: self.random.random_bool(0.3),
-                    expiry: self.sometimes(Self::expiry),
-                    callback: self.host().map(|url| jobs::callback(&url)),
-                    trace: self.random.random_bool(0.3).then(|| jobs::trace(self.random.random_range(1..3))),
-                },
+                spec: self.spec(),
                 topic: self.topic(),
                 due: self.due(),
                 fingerprint: Fingerprint([self.random.random_range(0..2); 16]),

@@ -22,5 +22,10 @@ export function History({ job }) {
     <ol class="jobs">${entries.reverse().map(([entry, title], n) => html`<${Entry} key=${n} entry=${entry} title=${title} />`)}</ol>`;
 }
 
+const endings = {
+  expired: html`<strong>expired</strong> and was deleted`,
+  finished_late: html`was <strong>finished</strong>, after its reservation had timed out,`,
+};
+
 /** How a job ended that is gone, if the server knows it. */
-export const Ended = ({ ended }) => html`it ${ended.how === "expired" ? html`<strong>expired</strong> and was deleted` : html`was <strong>${ended.how}</strong>`} <${When} at=${ended.at} /><${By} name=${ended.by} />.`;
+export const Ended = ({ ended }) => html`it ${endings[ended.how] ?? html`was <strong>${ended.how}</strong>`} <${When} at=${ended.at} /><${By} name=${ended.by} />.`;

@@ -212,6 +212,8 @@ pub struct TopicSettings {
     /// Whether a finish needs the receipt.
     #[serde(default)]
     pub require_receipt: bool,
+    /// Whether the receipt of a reservation that timed out still finishes a job; it does unless this is false.
+    pub late_finish: Option<bool>,
     /// How long after their due time jobs expire.
     #[serde(default, deserialize_with = "some_seconds")]
     pub expire: Option<Duration>,

@@ -50,6 +50,7 @@ enum ExtensionMember {
     None,
     Existing { state: State, due_at: Timestamp },
     State(State),
+    Retaken(bool),
     Ended(Ended),
     Limit { limit: usize, got: usize },
     Checks(Vec<ReadinessCheck>),
@@ -347,6 +348,7 @@ impl ExtensionMember {
                 object.timestamp("due_at", *due_at);
             }
             Self::State(state) => object.text("state", state.as_str()),
+            Self::Retaken(retaken) => object.flag("retaken", *retaken),
             Self::Ended(ended) => object.object("ended", |object| {
                 object.text("how", ended.how.as_str());
                 object.timestamp("at", ended.at);

@@ -13,6 +13,7 @@ impl From<Error> for Problem {
             Error::JobExists { shown: Some((state, due_at)) } => {
                 fields.extension = ExtensionMember::Existing { state, due_at }
             }
+            Error::LeaseLost { retaken } => fields.extension = ExtensionMember::Retaken(retaken),
             Error::JobEnded(ended) => fields.extension = ExtensionMember::Ended(ended),
             Error::NotDead { state } => fields.extension = ExtensionMember::State(state),
             Error::BodyTooLarge { limit, got } | Error::BatchTooLarge { limit, got } => {
@@ -51,7 +52,6 @@ impl From<Error> for Problem {
             Error::JobExists { shown: None }
             | Error::JobExpired
             | Error::JobNotFound
-            | Error::LeaseLost
             | Error::NotReserved
             | Error::ReceiptRequired
             | Error::JobReserved
@@ -84,7 +84,7 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::OperationNotFound
         | Error::ScheduleNotFound => StatusCode::NOT_FOUND,
         Error::JobExists { .. }
-        | Error::LeaseLost
+        | Error::LeaseLost { .. }
         | Error::NotReserved
         | Error::JobReserved
         | Error::JobDead
@@ -140,7 +140,7 @@ mod tests {
             (exists, 409, None),
             (Error::JobNotFound, 404, None),
             (ended, 404, None),
-            (Error::LeaseLost, 409, None),
+            (Error::LeaseLost { retaken: true }, 409, None),
             (Error::NotReserved, 409, None),
             (Error::ReceiptRequired, 422, None),
             (Error::JobReserved, 409, None),

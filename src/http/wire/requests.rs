@@ -288,6 +288,7 @@ pub fn settings(bytes: &Bytes, limits: &Limits) -> Result<(TopicSettings, Vec<St
             max_attempts: fields.optional("max_attempts", values::max_attempts),
             retry: retry(fields, limits),
             require_receipt: fields.optional("require_receipt", values::flag).unwrap_or_default(),
+            late_finish: fields.optional("late_finish", values::flag),
             expire: fields.optional("expire", |raw| values::delay(raw, Delay::LONGEST)),
             on_expiry: fields.optional("on_expiry", values::on_expiry),
             callback: TopicCallback::default(),

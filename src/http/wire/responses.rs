@@ -163,6 +163,9 @@ fn write_settings(object: &mut ObjectWriter<'_>, settings: &TopicSettings) {
         write_retry(object, steps);
     }
     object.flag("require_receipt", settings.require_receipt);
+    if let Some(late_finish) = settings.late_finish {
+        object.flag("late_finish", late_finish);
+    }
     if let Some(expire) = settings.expire {
         object.seconds("expire", expire.as_duration());
     }

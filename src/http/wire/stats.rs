@@ -44,6 +44,7 @@ fn write_summary(object: &mut ObjectWriter<'_>, summary: &EventSummary) {
     object.number("added", summary.count(Event::Added));
     object.number("delivered", summary.count(Event::Delivered));
     object.number("finished", summary.count(Event::Finished));
+    object.number("finished_late", summary.count(Event::FinishedLate));
     object.number("released", summary.count(Event::Released));
     object.number("timed_out", summary.count(Event::TimedOut));
     object.number("died", summary.count(Event::Buried));

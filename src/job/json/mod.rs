@@ -41,6 +41,8 @@ pub struct JobJson {
     retry: Vec<Seconds>,
     #[serde(default, skip_serializing_if = "is_false")]
     require_receipt: bool,
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    late_finish: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     expiry: Option<ExpiryJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +72,7 @@ pub struct JobJson {
     /// The fingerprint of its request, in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
-    /// Attributes of later versions, in base64.
+    /// The receipt of a reservation that timed out, and attributes of later versions, in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attributes: Option<String>,
     /// The body.
@@ -86,6 +88,14 @@ fn some_value<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<R
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
+fn yes() -> bool {
+    true
+}
+
+fn is_true(flag: &bool) -> bool {
+    *flag
+}
+
 fn is_false(flag: &bool) -> bool {
     !flag
 }
@@ -94,7 +104,8 @@ impl JobJson {
     /// A job without its body and without what only an export has.
     #[must_use]
     pub fn new(job: &Job) -> Self {
-        let JobSpec { ttr, max_attempts, retry, require_receipt, expiry, callback, trace } = &job.spec;
+        let JobSpec { ttr, max_attempts, retry, require_receipt, late_finish, expiry, callback, trace } =
+            &job.spec;
         let history: Vec<EntryJson> = job.history.entries().map(|entry| EntryJson::new(&entry)).collect();
         let says_all = parse_history(&history).is_ok_and(|parsed| parsed == job.history);
         Self {
@@ -108,6 +119,7 @@ impl JobJson {
             max_attempts: *max_attempts,
             retry: retry.steps().iter().copied().map(Seconds).collect(),
             require_receipt: *require_receipt,
+            late_finish: *late_finish,
             expiry: expiry.zip(job.expires_at).map(|(expiry, at)| ExpiryJson::new(expiry, at)),
             reserved_at: job.reserved_at().map(Moment),
             reserved_by: job.reserved_by().map(|by| by.as_str().to_owned()),
@@ -144,6 +156,7 @@ impl JobJson {
             max_attempts: self.max_attempts,
             retry: RetrySchedule::new(steps).map_err(|error| format!("its retry {error}"))?,
             require_receipt: self.require_receipt,
+            late_finish: self.late_finish,
             expiry,
             callback: self.callback.map(CallbackJson::into_callback).transpose()?.map(Arc::new),
             trace: parse_trace(self.traceparent.as_deref(), self.tracestate.as_deref())?,

@@ -39,8 +39,8 @@ use crate::{
     clock::Clock,
     job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Topic, TopicFilter},
     store::{
-        AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, JobFilter, JobPage,
-        JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
+        AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, Finished, JobFilter,
+        JobPage, JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
         RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline, TopicConfig, TopicStats,
         TopicStore, TopicValues, Updated, Verified, Wait,
     },
@@ -147,7 +147,7 @@ impl Store for EmbeddedStore {
         Ok(())
     }
 
-    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>> {
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Finished>>> {
         let scope = scope.clone();
         self.run_weighted(jobs.len(), 0, move |txn| ops::finish(txn, &scope, &jobs)).await
     }

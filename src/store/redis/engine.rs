@@ -41,10 +41,10 @@ use super::{
 use crate::{
     job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Topic, TopicFilter},
     store::{
-        AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, FinishJob, JobFilter, JobPage,
-        JobRecord, ListPosition, Listener, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
-        RecordReader, Refusal, Reservation, Result, Span, Step, Store, StoreSpace, Timeline, TopicConfig,
-        TopicStats, TopicStore, TopicValues, Updated, Verified, Wait,
+        AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, FinishJob, Finished, JobFilter,
+        JobPage, JobRecord, ListPosition, Listener, Notices, Order, Outcome, Promoted, PurgeCursor,
+        PurgeSlice, Put, RecordReader, Refusal, Reservation, Result, Span, Step, Store, StoreSpace, Timeline,
+        TopicConfig, TopicStats, TopicStore, TopicValues, Updated, Verified, Wait,
     },
 };
 
@@ -95,6 +95,7 @@ impl Redis {
             canceller: canceller.clone(),
         };
         let promoter = Promoter::new(shards.clone(), notifier.clone(), compaction.clone());
+        let finisher = Finisher::new(shards.clone(), compaction.clone());
         let steps = StepRunner { shards: shards.clone(), notifier: notifier.clone(), compaction, canceller };
         let counts = CountsReader::new(shards.clone());
         let redis = Self {
@@ -102,7 +103,7 @@ impl Redis {
             adder: Adder::new(shards.clone(), notifier.clone()),
             reserver: Reserver::new(probe.clone(), shard_reserver),
             probe,
-            finisher: Finisher::new(shards.clone()),
+            finisher,
             steps,
             promoter,
             topic_reader: TopicReader::new(shards.clone(), settings.clone(), counts.clone()),
@@ -157,7 +158,7 @@ impl Store for Redis {
         allow::give_back(&self.shards, topic, allowed, unused).await
     }
 
-    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>> {
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Finished>>> {
         let delay = self.start_gone_delay();
         let finished = self.finisher.finish(scope, jobs).await?;
         delay.finish(!scope.is_all() && finished.contains(&Err(Refusal::Gone))).await;

@@ -16,6 +16,9 @@ pub mod code {
     /// The action does not apply to the job's state, which comes next.
     pub const IN_STATE: i64 = 5;
 
+    /// The receipt is that of a reservation that timed out, and good for a finish.
+    pub const LATE_FINISH: i64 = 10;
+
     /// The refusal that a number stands for by itself.
     pub fn refusal(code: i64) -> Option<Refusal> {
         match code {
@@ -25,6 +28,7 @@ pub mod code {
             7 => Some(Refusal::ReceiptRequired),
             8 => Some(Refusal::ExpiresFirst),
             9 => Some(Refusal::Expired),
+            LATE_FINISH => Some(Refusal::TimedOut),
             _ => None,
         }
     }

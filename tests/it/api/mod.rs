@@ -18,6 +18,7 @@ mod endpoints;
 mod expiring;
 mod failures;
 mod history;
+mod late_finishing;
 mod limits;
 mod lists;
 mod logs;

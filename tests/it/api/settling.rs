@@ -29,6 +29,7 @@ on_every_engine!(
     an_outcome_is_applied_once_if_the_first_try_fails_or_its_reply_is_lost,
     a_job_whose_outcome_cannot_be_applied_before_its_ttr_ends_is_called_again,
     a_call_that_is_settled_after_its_ttr_leaves_the_job_to_the_next_call,
+    a_2xx_that_comes_after_the_ttr_finishes_the_job_until_the_next_call,
     a_call_begins_only_while_its_timeout_is_left,
     what_was_not_sent_when_the_calls_stop_goes_back_uncounted,
     a_call_that_is_cut_off_keeps_its_reservation,
@@ -194,6 +195,29 @@ async fn a_call_that_is_settled_after_its_ttr_leaves_the_job_to_the_next_call(en
         assert_eq!(job_in(&api, "a", "reserved").await, held, "{operation}");
         assert_eq!((&held["attempts"], endpoint.calls()), (&json!(2), 2));
     }
+}
+
+async fn a_2xx_that_comes_after_the_ttr_finishes_the_job_until_the_next_call(engine: Engine) {
+    let endpoint = Endpoint::start(vec![(204, Vec::new(), ""), (204, Vec::new(), "")]).await;
+    let api = api(engine).await;
+    set_url(&api, Some(&endpoint.url)).await;
+    let settling = hang(&api, "finish", false);
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    api.add(r#"{"topic":"t","id":"last","max_attempts":1}"#).await;
+    api.until(|| settling.hung_calls() >= 2).await;
+    // The TTR ends, and the step of 15 s does not pass.
+    pass(&api, seconds(40)).await;
+    assert_eq!(job_in(&api, "a", "delayed").await["attempts"], 1);
+    job_in(&api, "last", "dead").await;
+    settling.release();
+    pass_until_results(&api, Duration::ZERO, &["ok 2"]).await;
+    for id in ["a", "last"] {
+        job_in(&api, id, "gone").await;
+    }
+    let hour = api.get("/stats").await.expect(200).json()["hour"].take();
+    assert_eq!((&hour["finished"], &hour["finished_late"]), (&json!(2), &json!(2)));
+    pass(&api, seconds(15)).await;
+    endpoint.received(2).await;
 }
 
 async fn a_call_begins_only_while_its_timeout_is_left(engine: Engine) {

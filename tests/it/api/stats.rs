@@ -28,7 +28,7 @@ async fn the_figures_tell_what_is_there_and_what_happened(engine: Engine) {
     let seen = api.get("/stats").await.expect(200).json();
     assert_eq!(seen["counts"], json!({ "delayed": 2, "ready": 1, "reserved": 0, "dead": 1 }));
     let expected = json!({
-        "added": 5, "delivered": 2, "finished": 1, "released": 0, "timed_out": 0, "died": 1, "expired": 0, "requeued": 0,
+        "added": 5, "delivered": 2, "finished": 1, "finished_late": 0, "released": 0, "timed_out": 0, "died": 1, "expired": 0, "requeued": 0,
         "deleted": 0, "cancelled": 0,
     });
     assert_eq!((&seen["minute"], &seen["hour"]), (&expected, &expected));

@@ -85,6 +85,11 @@ impl Action {
         matches!(self, Self::Finish { .. } | Self::Delete)
     }
 
+    /// Whether a successful call changes a job that waits or is dead, so that it is another job for its earlier holders.
+    pub fn changes(&self) -> bool {
+        matches!(self, Self::Reschedule { .. } | Self::Requeue { .. })
+    }
+
     /// Whether a successful call ends the reservation.
     pub fn ends_reservation(&self) -> bool {
         matches!(self, Self::Finish { .. } | Self::Release { .. } | Self::Bury { .. } | Self::Fail { .. })

@@ -190,6 +190,19 @@ impl JobHistory<'_> {
                     "accepted the receipt of attempt {stale} after attempt {present} was delivered"
                 ));
             }
+            let is_finish = matches!(call.action, Action::Finish { .. });
+            self.verdict.late += usize::from(is_finish && self.reserved_until(used, Some(call)) <= call.sent);
+            // Only a job whose reservation has ended can be changed.
+            let changed = |event: &&&Event| {
+                event.action.changes()
+                    && event.done()
+                    && event.sent >= used.event.answered
+                    && event.answered <= call.sent
+            };
+            if let Some(change) = self.events.iter().find(changed) {
+                let (stale, change) = (used.attempt, &change.action);
+                found.push(format!("accepted the receipt of attempt {stale} after {change:?}"));
+            }
             let ended = |event: &&&Event| {
                 event.action.ends_reservation()
                     && event.action.receipt() == call.action.receipt()

@@ -72,6 +72,8 @@ pub struct Verdict {
     pub redeliveries: usize,
     /// Calls with a receipt that were refused.
     pub refused: usize,
+    /// Finishes that were sent when their reservation may have timed out, and were accepted.
+    pub late: usize,
     /// Every violation.
     pub violations: Vec<Violation>,
     /// All events of the first job with a violation, one per line.
@@ -95,6 +97,7 @@ impl Verdict {
         self.deliveries += job.deliveries;
         self.redeliveries += job.redeliveries;
         self.refused += job.refused;
+        self.late += job.late;
         self.violations.extend(job.violations);
     }
 

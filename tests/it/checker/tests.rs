@@ -128,7 +128,9 @@ fn jobs_deliveries_and_refusals_are_counted() {
     let verdict = check(&script.0, None);
     let counts =
         (verdict.acknowledged, verdict.gone, verdict.deliveries, verdict.redeliveries, verdict.refused);
-    assert_eq!((counts, verdict.violations.len()), ((1, 1, 2, 1, 1), 0));
+    assert_eq!((counts, verdict.late, verdict.violations.len()), ((1, 1, 2, 1, 1), 0, 0));
+    let late = Script::added().delivered(20, 30, 1).finished(140, 150, "r1", Outcome::Done);
+    assert_eq!(check(&late.0, None).late, 1);
 }
 
 #[test]
@@ -298,6 +300,13 @@ fn an_accepted_stale_receipt_is_reported() {
         .delivered(20, 30, 1)
         .finished(40, 50, "r9", Outcome::Done)
         .assert_violates(Law::StaleReceipt);
+    // A finish after the TTR, which ends at 120 or later, is none, unless the job was changed before.
+    let timed_out = || Script::added().delivered(20, 30, 1);
+    assert_eq!(timed_out().finished(140, 150, "r1", Outcome::Done).violated_laws(None), []);
+    timed_out()
+        .then(131, 139, reschedule(0), Outcome::Done)
+        .finished(140, 150, "r1", Outcome::Done)
+        .assert_violates_among_others(Law::StaleReceipt);
 }
 
 impl Script {

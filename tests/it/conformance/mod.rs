@@ -13,6 +13,7 @@ mod expiring;
 mod expiry_changes;
 mod guards;
 mod history;
+mod late_finishes;
 mod listing;
 mod notices;
 mod notifying;

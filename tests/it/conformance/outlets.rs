@@ -176,8 +176,8 @@ async fn a_job_returns_to_its_own_outlet(fixture: StoreFixture) {
     store.patch(ALL, &id("a"), later, None).await.expect("patches").expect("is not refused");
     fixture.advance_and_promote(seconds(3)).await;
     let held = reserve_called(store).await;
-    let finished = store.finish(ALL, finish(&id("a"), &held.receipt)).await.expect("answers");
-    assert_eq!(finished, [Ok(topic("t"))]);
+    let done = store.finish(ALL, finish(&id("a"), &held.receipt)).await.expect("answers");
+    assert_eq!(done, [finished()]);
     assert_eq!(store.topic(&topic("t")).await.expect("reads"), None);
 }
 

@@ -72,7 +72,7 @@ async fn a_job_that_was_put_is_finished_by_its_receipt(fixture: StoreFixture) {
         let touched = store.touch(ALL, id, &held, None).await.expect("answers").expect("is held");
         assert_eq!(touched.reserved_until(), Some(fixture.now().after(record.job.spec.ttr.as_duration())));
         let done = store.finish(ALL, finish(id, &held)).await.expect("answers");
-        assert_eq!(one(done), Ok(topic("t")));
+        assert_eq!(one(done), finished());
     }
     assert_eq!(all_records(store).await.1, []);
 }

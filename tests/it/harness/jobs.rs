@@ -8,7 +8,7 @@ use linger::{
         Body, Callback, CallbackUrl, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, SecretId,
         SigningKey, SigningSecret, Topic, TopicFilter, TopicPattern, TraceContext, Ttr,
     },
-    store::{AddJob, Added, FinishJob, Outcome, PurgeCursor, Reservation},
+    store::{AddJob, Added, FinishJob, Finished, Outcome, PurgeCursor, Reservation},
 };
 use linger::{
     job::{Job, JobState, Receipt, Timestamp},
@@ -198,6 +198,16 @@ pub async fn purge_from(
 /// A finish with a receipt.
 pub fn finish(id: &JobId, receipt: &Receipt) -> Vec<FinishJob> {
     vec![FinishJob { id: id.clone(), receipt: Some(receipt.clone()) }]
+}
+
+/// What a finish of a job of topic `t` did while it was reserved.
+pub fn finished() -> Outcome<Finished> {
+    Ok(Finished { topic: topic("t"), is_late: false })
+}
+
+/// What one did after its reservation had timed out.
+pub fn finished_late() -> Outcome<Finished> {
+    Ok(Finished { topic: topic("t"), is_late: true })
 }
 
 /// The only item of a result with one item.

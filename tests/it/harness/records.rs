@@ -121,6 +121,7 @@ pub fn full_record(fixture: &StoreFixture, name: &str) -> JobRecord {
     record.job.spec.max_attempts = 1_000_000;
     record.job.spec.retry = retry(&[15, 180]);
     record.job.spec.require_receipt = true;
+    record.job.spec.late_finish = false;
     record.job.reason = Reason::new("psp timeout");
     record.job.spec.callback = Some(callback("https://shop.example/hook?x=1"));
     record.job.spec.trace = Some(trace(1));
@@ -152,6 +153,7 @@ pub fn topic_record(name: &str) -> TopicRecord {
         max_attempts: Some(0),
         retry: Some(retry(&[1])),
         require_receipt: true,
+        late_finish: Some(false),
         expire: Some(delay(seconds(9))),
         on_expiry: Some(OnExpiry::Delete),
         callback,

@@ -128,6 +128,8 @@ fn a_late_finish_is_told(language: Language) {
     let mut program = Program::start(language, &site.server.url(), &["late"]);
     program.wait_for(&json!({ "popped": "a" }));
     site.server.wait_for_state("a", &json!("delayed"));
+    // Otherwise the finish would still count.
+    assert_eq!(site.server.call("PATCH", "/jobs/a", r#"{"ttr":60}"#).status, 200);
     program.send("go on");
     let failed = program.ends().remove(1)["failed"].take();
     assert_eq!((&failed["status"], &failed["code"]), (&json!(409), &json!("lease_lost")), "{failed}");

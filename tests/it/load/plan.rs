@@ -88,12 +88,13 @@ impl Report {
         let lost = verdict.count(crate::checker::Law::NothingLost);
         let [p50, p99, max] = [50.0, 99.0, 100.0].map(|percentile| self.late_ms(percentile));
         println!(
-            "proof: what={what} runs=1 faults={faults} jobs={} deliveries={} again={} refused={} lost={lost} \
+            "proof: what={what} runs=1 faults={faults} jobs={} deliveries={} again={} refused={} late={} lost={lost} \
              violations={} late_p50_ms={p50:.1} late_p99_ms={p99:.1} late_max_ms={max:.1} seconds={:.1} seed={}",
             verdict.acknowledged,
             verdict.deliveries,
             verdict.redeliveries,
             verdict.refused,
+            verdict.late,
             verdict.violations.len(),
             self.took.as_secs_f64(),
             self.seed,

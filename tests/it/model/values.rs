@@ -9,7 +9,7 @@ use linger::{
 use rand::{RngExt, seq::IndexedRandom};
 
 use super::Sequence;
-use crate::harness::jobs::{delay, millis, ttr};
+use crate::harness::jobs::{JobSpec, callback, delay, millis, retry, trace, ttr};
 
 impl Sequence<'_> {
     pub(super) fn id(&mut self) -> JobId {
@@ -58,6 +58,21 @@ impl Sequence<'_> {
             0 => ExpiryChange::Clear,
             1 => ExpiryChange::Set(self.expiry().expire, self.sometimes(Self::expiry).map(|e| e.on_expiry)),
             _ => ExpiryChange::Keep,
+        }
+    }
+
+    pub(super) fn spec(&mut self) -> JobSpec {
+        let steps: Vec<u64> =
+            (0..self.random.random_range(0..3)).map(|_| self.random.random_range(0..40)).collect();
+        JobSpec {
+            ttr: self.ttr(),
+            max_attempts: self.random.random_range(0..4),
+            retry: retry(&steps),
+            require_receipt: self.random.random_bool(0.3),
+            late_finish: self.random.random_bool(0.8),
+            expiry: self.sometimes(Self::expiry),
+            callback: self.host().map(|url| callback(&url)),
+            trace: self.random.random_bool(0.3).then(|| trace(self.random.random_range(1..3))),
         }
     }
 

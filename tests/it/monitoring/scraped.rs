@@ -34,7 +34,7 @@ fn pop(server: &Server) -> (String, Value) {
 /// returned.
 fn work(server: &Server) -> std::thread::JoinHandle<()> {
     add(server, json!({"topic": "mail", "id": "expires", "ttr": "1s", "max_attempts": 1}));
-    pop(server);
+    let (_, late) = pop(server);
     for step in ["finish", "release", "bury"] {
         add(server, json!({"topic": "mail", "id": step}));
         let (id, receipt) = pop(server);
@@ -49,6 +49,8 @@ fn work(server: &Server) -> std::thread::JoinHandle<()> {
     add(server, json!({"topic": "mail", "id": "delayed", "delay": "10ms"}));
     pop(server);
     call(server, "POST", "/topics/still/pause", json!({"delivery": true}));
+    server.wait_for_state("expires", &json!("dead"));
+    call(server, "POST", "/jobs/expires/finish", json!({ "receipt": late }));
     // Nothing listens there. Ten failures in a row let an endpoint rest; two processes may share them.
     let callback = json!({"url": "http://127.0.0.1:10081/"});
     let jobs = (0..60).map(|n| json!({"topic": "calls", "id": format!("call-{n}"), "callback": callback}));

@@ -16,7 +16,7 @@ use linger::{
 use super::{
     Process, options,
     proxy::{Fault, Proxy},
-    steps::{Step, StepFixture},
+    steps::{Step, StepFixture, pass_time},
 };
 use crate::harness::{
     jobs::*,
@@ -110,9 +110,7 @@ impl FaultFixture {
         let name = format!("case{}", self.cases);
         let expected = StepFixture::prepare(&self.naive, &self.naive, &name).await;
         let actual = StepFixture::prepare(&self.process.store, &self.observer.store, &name).await;
-        if step == Step::Promote {
-            self.process.clock.advance(seconds(2));
-        }
+        pass_time(step, &self.process.clock, &[&expected, &actual]).await;
         let before = expected.jobs().await;
         self.naive_events.take_ready();
         self.process.events.take_ready();

@@ -6,7 +6,7 @@ use linger::store::{Error, Store, redis::Options};
 
 use super::{
     Process, Raw,
-    steps::{Step, StepFixture},
+    steps::{Step, StepFixture, pass_time},
 };
 use crate::harness::{jobs::*, naive::Naive, redis::RedisServer, stores::Recorder};
 
@@ -27,9 +27,7 @@ async fn with_a_full_memory_every_step_is_refused_whole_or_works() {
         let name = format!("case{number}");
         let expected = StepFixture::prepare(&naive, &naive, &name).await;
         let actual = StepFixture::prepare(&process.store, &process.store, &name).await;
-        if step == Step::Promote {
-            process.clock.advance(seconds(2));
-        }
+        pass_time(step, &process.clock, &[&expected, &actual]).await;
         let before = expected.jobs().await;
         let (answer, _) = expected.perform(step).await.expect("the naive store is never full");
         raw.send(&["CONFIG", "SET", "maxmemory", "1"]).await;

@@ -15,7 +15,7 @@ use linger::{
 
 use super::{
     AUDIT_INTERVAL, Process, Raw, options,
-    steps::{Step, StepFixture},
+    steps::{Step, StepFixture, pass_time},
     tag,
 };
 use crate::harness::{
@@ -145,9 +145,7 @@ async fn a_permission_that_is_revoked_leaves_no_partial_effects() {
             let name = format!("case{number}{right}");
             let expected = StepFixture::prepare(&naive, &naive, &name).await;
             let actual = StepFixture::prepare(&process.store, &observer.store, &name).await;
-            if step == Step::Promote {
-                process.clock.advance(seconds(2));
-            }
+            pass_time(step, &process.clock, &[&expected, &actual]).await;
             let before = expected.jobs().await;
             expected.perform(step).await.expect("the naive store never fails");
             user.set(&[right]).await;

@@ -12,6 +12,7 @@ pub enum Step {
     Postpone,
     Finish,
     FinishBatch,
+    FinishLate,
     ReleaseLater,
     ReleaseNow,
     ReleaseUsedUp,
@@ -42,7 +43,7 @@ pub enum Step {
 }
 
 impl Step {
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::Add,
         Self::AddDelayed,
         Self::AddBatch,
@@ -52,6 +53,7 @@ impl Step {
         Self::Postpone,
         Self::Finish,
         Self::FinishBatch,
+        Self::FinishLate,
         Self::ReleaseLater,
         Self::ReleaseNow,
         Self::ReleaseUsedUp,

@@ -4,12 +4,13 @@
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 
 use linger::{
+    clock::ManualClock,
     job::{
         Due, Expire, ExpiryChange, Job, JobId, OnExpiry, Reason, Receipt, RetrySchedule, SecretId,
         SigningKey, State, Timestamp, Topic, TopicPause, TopicSettings,
     },
     store::{
-        AddJob, AddedSecret, ChangeJob, FinishJob, JobChange, JobFilter, ListedJob, NoticeContent,
+        AddJob, AddedSecret, ChangeJob, FinishJob, Finished, JobChange, JobFilter, ListedJob, NoticeContent,
         NoticeKind, Order, Outcome, Patch, Release, Reservation, Result, SeenJob, Steps, Store, TopicStats,
         TopicUpdates,
     },
@@ -136,11 +137,12 @@ impl StepFixture {
                 debug_text(&store.postpone(grants.to_vec(), delay(seconds(9))).await?)
             }
             Step::Finish => {
-                debug_text::<Vec<Outcome<Topic>>>(&store.finish(ALL, self.finishes(&["held"])).await?)
+                debug_text::<Vec<Outcome<Finished>>>(&store.finish(ALL, self.finishes(&["held"])).await?)
             }
             Step::FinishBatch => {
                 debug_text(&store.finish(ALL, self.finishes(&["held", "held2", "ready", "new"])).await?)
             }
+            Step::FinishLate => debug_text(&store.finish(ALL, self.finishes(&["last", "last"])).await?),
             Step::ReleaseLater | Step::ReleaseNow | Step::ReleaseUsedUp => {
                 let part = if step == Step::ReleaseUsedUp { "last" } else { "held" };
                 let wait = if step == Step::ReleaseNow { 0 } else { 9 };
@@ -255,7 +257,7 @@ impl StepFixture {
     }
 
     fn finishes(&self, parts: &[&str]) -> Vec<FinishJob> {
-        let receipt = |part: &str| (part == "held").then(|| self.receipt(part).clone());
+        let receipt = |part: &str| matches!(part, "held" | "last").then(|| self.receipt(part).clone());
         parts.iter().map(|part| FinishJob { id: self.id(part), receipt: receipt(part) }).collect()
     }
 
@@ -288,6 +290,18 @@ impl StepFixture {
         }
         self.store.change_pause(&topic, TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
         assert_eq!(self.store.topic(&topic).await.expect("reads"), None);
+    }
+}
+
+/// Has the time pass that a step needs in stores that are prepared: jobs become due, and `last` has timed out.
+pub async fn pass_time(step: Step, clock: &ManualClock, prepared: &[&StepFixture]) {
+    if matches!(step, Step::Promote | Step::FinishLate) {
+        clock.advance(seconds(2));
+    }
+    if step == Step::FinishLate {
+        for fixture in prepared {
+            fixture.observer.promote(100).await.expect("promotes");
+        }
     }
 }
 

@@ -76,12 +76,13 @@ fn a_finish_whose_answer_is_lost_is_sent_again(site: &Site) {
 fn a_job_that_another_worker_has_by_now_is_too_late() {
     let site = Site::new(Engine::Embedded);
     site.gate("gate");
-    site.add("a", json!({ "ttr": 1, "retry": ["1h"] }));
+    site.add("a", json!({ "ttr": 1 }));
     let proxy = Proxy::start(site.server.address);
     let worker = site.worker_at(&proxy.url(), &["--on-lost", "keep"], "echo runs; read -r _ <gate");
     worker.wait_for_line("runs");
     proxy.cut();
-    site.server.wait_for_state("a", &json!("delayed"));
+    site.server.wait_for_state("a", &json!("ready"));
+    assert_eq!(site.server.call("GET", "/topics/t/pop?ttr=1h", "").json()["attempt"], 2);
     site.open("gate");
     proxy.heal();
     let finish = worker.wait_for(&json!({ "event": "finish", "id": "a" }));

@@ -25,6 +25,7 @@ fn listed(callback: &str, reason: &str) -> ListedJob {
             max_attempts: 4,
             retry: RetrySchedule::new(vec![Duration::from_millis(1_500)]).expect("valid"),
             require_receipt: true,
+            late_finish: false,
             expiry: Some(Expiry { expire: Expire::After(delay(3)), on_expiry: OnExpiry::Delete }),
             callback: Some(Arc::new(Callback::to(url))),
             trace: None,

@@ -37,6 +37,7 @@ pub(super) fn patch(
     let FoundJob { hash, job_ref, content: Record { mut head, body } } = found;
     let (retry_steps, expiry) = (head.spec.retry.steps().len(), head.spec.expiry);
     patch.apply_to(&mut head.spec);
+    head.other.set_timed_out(None);
     if let Some(due) = patch.due {
         head.remember(HistoryEvent::Rescheduled, by, txn.wall_now());
         txn.set_due(&mut head, due);
@@ -101,6 +102,7 @@ pub(super) fn requeue(
     }
     txn.check_space(SpaceNeed::Growth)?;
     record.head.remember(HistoryEvent::Requeued, by, txn.wall_now());
+    record.head.other.set_timed_out(None);
     record.head.attempts = 0;
     record.head.reason = None;
     record.head.dead_at = None;

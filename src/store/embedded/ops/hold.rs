@@ -6,9 +6,9 @@ use super::{
     write_txn::{FoundJob, WriteTxn},
 };
 use crate::{
-    job::{AttemptEnd, Delay, JobId, Reason, Receipt, State, Topic, TopicFilter, Ttr},
+    job::{AttemptEnd, Delay, JobId, Reason, Receipt, State, TopicFilter, Ttr},
     store::{
-        Applied, FinishJob, Outcome, Refusal, Release, Result,
+        Applied, FinishJob, Finished, Outcome, Refusal, Release, Result,
         embedded::{
             disk::disk_space::SpaceNeed,
             memory::{
@@ -16,7 +16,7 @@ use crate::{
                 job_state::MemoryState,
             },
             rows::{
-                codec::{Lease, Record},
+                codec::{Lease, Record, RecordHead},
                 db::{SqlResult, Table},
             },
         },
@@ -28,31 +28,37 @@ pub(crate) fn finish(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     jobs: &[FinishJob],
-) -> SqlResult<Result<Vec<Outcome<Topic>>>> {
+) -> SqlResult<Result<Vec<Outcome<Finished>>>> {
     jobs.iter().map(|job| into_outcome(finish_one(txn, scope, job))).collect()
 }
 
-fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> Attempted<Topic> {
+fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> Attempted<Finished> {
     let held = job.receipt.as_ref().and_then(|receipt| find_reserved(txn, scope, &job.id, receipt));
-    let (hash, job_ref) = match (held, &job.receipt) {
-        (Some((hash, job_ref, _)), _) => (hash, job_ref),
+    let (hash, job_ref, is_late) = match (held, &job.receipt) {
+        (Some((hash, job_ref, _)), _) => (hash, job_ref, false),
         (None, receipt) => {
             let found = txn.find_head(scope, &job.id)?.ok_or(Refusal::Gone)?;
-            if receipt.is_some() {
-                return Err(Refusal::Lost.into());
+            match receipt {
+                Some(receipt) if takes_late(txn, &found, receipt) => {}
+                Some(_) => return Err(Refusal::Lost.into()),
+                None if found.content.spec.require_receipt => return Err(Refusal::ReceiptRequired.into()),
+                None if txn.memory.job_state(found.job_ref) != State::Reserved => {
+                    return Err(Refusal::NotReserved.into());
+                }
+                None => {}
             }
-            if found.content.spec.require_receipt {
-                return Err(Refusal::ReceiptRequired.into());
-            }
-            if txn.memory.job_state(found.job_ref) != State::Reserved {
-                return Err(Refusal::NotReserved.into());
-            }
-            (found.hash, found.job_ref)
+            (found.hash, found.job_ref, receipt.is_some())
         }
     };
     let topic = txn.topic_of(job_ref);
     txn.remove(hash, job_ref)?;
-    Ok(topic)
+    Ok(Finished { topic, is_late })
+}
+
+/// Whether the receipt is good for a finish, although its reservation has ended.
+fn takes_late(txn: &WriteTxn<'_>, found: &FoundJob<RecordHead>, receipt: &Receipt) -> bool {
+    txn.memory.job_state(found.job_ref) != State::Reserved
+        && found.content.other.has_timed_out(receipt, found.content.attempts)
 }
 
 /// See [`StepAction::Cancel`](crate::store::StepAction::Cancel). From memory alone.
@@ -77,6 +83,7 @@ pub(super) fn postpone(
     receipt: &Receipt,
     delay: Delay,
 ) -> Attempted<Applied> {
+    find_reserved(txn, scope, id, receipt).ok_or(Refusal::Lost)?;
     // The record's attempts do not count this one.
     let (found, _) = read_reserved(txn, scope, id, receipt)?;
     txn.check_space(SpaceNeed::Rewrite)?;
@@ -182,8 +189,9 @@ fn read_reserved(
     receipt: &Receipt,
 ) -> Attempted<(FoundJob<Record>, Lease)> {
     let Some((hash, job_ref, lease)) = find_reserved(txn, scope, id, receipt) else {
-        let exists = txn.find_head(scope, id)?.is_some();
-        return Err(if exists { Refusal::Lost } else { Refusal::Gone }.into());
+        let found = txn.find_head(scope, id)?.ok_or(Refusal::Gone)?;
+        let is_late = takes_late(txn, &found, receipt);
+        return Err(if is_late { Refusal::TimedOut } else { Refusal::Lost }.into());
     };
     match txn.db.read(Table::Live, job_ref.key)? {
         Ok(content) => Ok((FoundJob { hash, job_ref, content }, lease)),

@@ -113,6 +113,8 @@ fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<
     let attempts = lease.as_ref().map_or(record.head.attempts, |lease| lease.attempts);
     if let Some(lease) = lease {
         txn.remember_attempt(&mut record.head, &lease, AttemptEnd::TimedOut, None);
+        let kept = record.head.spec.late_finish.then_some((&lease.receipt, lease.attempts));
+        record.head.other.set_timed_out(kept);
     }
     txn.remove(hash, job_ref)?;
     record.head.attempts = attempts;

@@ -1,21 +1,23 @@
-//! Finishing jobs: they are removed.
+//! Finishing jobs: they are removed. A job whose reservation has timed out takes a second call.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use fred::bytes_utils::Str;
 use futures_util::future::try_join_all;
 
-use crate::store::redis::indexed::{by_shard, in_order, join, split};
+use crate::store::redis::indexed::{Indexed, by_shard, in_order, join, split};
 use crate::{
-    job::{JobId, Outlet, Topic, TopicFilter},
+    job::{JobId, Outlet, TopicFilter},
     store::{
-        FinishJob, Outcome, Result,
+        FinishJob, Finished, Outcome, Result,
         redis::{
             codec::scope::encode_scope,
+            connection::call::ScriptCall,
             coordination::{
                 batch::{BatchCall, CallBatcher},
+                compaction::Compaction,
                 shards::Shards,
             },
             keys::Shard,
@@ -32,13 +34,13 @@ pub struct Finisher {
 }
 
 impl Finisher {
-    pub fn new(shards: Arc<Shards>) -> Self {
+    pub fn new(shards: Arc<Shards>, compaction: Arc<Compaction>) -> Self {
         let (context, count) = (shards.context().clone(), shards.keys.count());
-        let call = FinishCall { shards: shards.clone() };
+        let call = FinishCall { shards: shards.clone(), compaction };
         Self { shards, batcher: CallBatcher::new(call, context, count) }
     }
 
-    pub async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>> {
+    pub async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Finished>>> {
         let (count, scope) = (jobs.len(), &encode_scope(scope));
         let shards = by_shard(&self.shards.keys, jobs, |job| &job.id);
         let finishes = shards.into_iter().map(|(shard, jobs)| async move {
@@ -53,6 +55,7 @@ impl Finisher {
 /// The call that finishes jobs on one shard.
 struct FinishCall {
     shards: Arc<Shards>,
+    compaction: Arc<Compaction>,
 }
 
 /// A job to finish, with the scope of its caller: callers that share a call may have different ones.
@@ -64,7 +67,7 @@ struct ScopedFinish {
 #[async_trait]
 impl BatchCall for FinishCall {
     type Item = ScopedFinish;
-    type Outcome = Outcome<Topic>;
+    type Outcome = Outcome<Finished>;
 
     fn weight(item: &ScopedFinish) -> usize {
         JobId::MAX_LEN + item.scope.len()
@@ -75,28 +78,75 @@ impl BatchCall for FinishCall {
         shard: Shard,
         items: Vec<ScopedFinish>,
         since_us: i64,
-    ) -> Result<Vec<Outcome<Topic>>> {
+    ) -> Result<Vec<Outcome<Finished>>> {
         let slot = self.shards.replay_slots.acquire(shard);
         // Few calls have limited callers: the others save an argument for each job.
         let limited = items.iter().any(|item| !item.scope.is_empty());
         let call = self.shards.change(Script::Finish, shard, Some(&slot), &[]);
         let mut call = call.optional_arg(limited.then_some("1"));
-        for ScopedFinish { scope, job } in &items {
-            let receipt = job.receipt.as_ref().map(|receipt| Bytes::copy_from_slice(receipt.as_bytes()));
-            call = call.arg(job.id.as_str()).optional_arg(receipt);
+        for item in &items {
+            call = item.add_to(call);
             if limited {
-                call = call.arg(scope.clone());
+                call = call.arg(item.scope.clone());
             }
         }
         let mut reply = Reply::new(self.shards.call_acknowledged(call.started_at(since_us)).await?)?;
-        items.iter().map(|_| decode_outcome(reply.int()?, reply.optional_name()?)).collect()
+        let (count, mut finished, mut late) = (items.len(), Vec::with_capacity(items.len()), Vec::new());
+        let mut outlets = BTreeSet::new();
+        for (index, item) in items.into_iter().enumerate() {
+            match (reply.int()?, reply.optional_name()?) {
+                (code::LATE_FINISH, Some(outlet)) => {
+                    late.push((index, item));
+                    outlets.insert(outlet);
+                }
+                (code, outlet) => finished.push((index, decode_outcome(code, outlet, false)?)),
+            }
+        }
+        if !late.is_empty() {
+            finished.extend(self.finish_late(shard, late, &outlets, since_us).await?);
+        }
+        Ok(in_order(count, vec![finished]))
+    }
+}
+
+impl FinishCall {
+    /// Finishes jobs of these outlets by receipts of reservations that have timed out, unless they have changed since.
+    async fn finish_late(
+        &self,
+        shard: Shard,
+        items: Indexed<ScopedFinish>,
+        outlets: &BTreeSet<Outlet>,
+        since_us: i64,
+    ) -> Result<Indexed<Outcome<Finished>>> {
+        let slot = self.shards.replay_slots.acquire(shard);
+        let known: Vec<&Outlet> = outlets.iter().collect();
+        let call = self.shards.change(Script::FinishLate, shard, Some(&slot), &known).started_at(since_us);
+        let call = items.iter().fold(call, |call, (_, item)| item.add_to(call).arg(item.scope.clone()));
+        let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
+        if reply.int()? == 1 {
+            known.into_iter().for_each(|outlet| self.compaction.request(shard, outlet));
+        }
+        let outcome = |(index, _)| {
+            let outcome = decode_outcome(reply.int()?, reply.optional_name()?, true)?;
+            Ok((index, outcome))
+        };
+        items.into_iter().map(outcome).collect()
+    }
+}
+
+impl ScopedFinish {
+    /// Adds the id and the receipt to a call.
+    fn add_to(&self, call: ScriptCall) -> ScriptCall {
+        let receipt = self.job.receipt.as_ref();
+        let receipt = receipt.map(|receipt| Bytes::copy_from_slice(receipt.as_bytes()));
+        call.arg(self.job.id.as_str()).optional_arg(receipt)
     }
 }
 
 /// Decodes the outcome of one finish.
-fn decode_outcome(code: i64, outlet: Option<Outlet>) -> Result<Outcome<Topic>> {
+fn decode_outcome(code: i64, outlet: Option<Outlet>, is_late: bool) -> Result<Outcome<Finished>> {
     match (code, outlet) {
-        (code::OK, Some(outlet)) => Ok(Ok(outlet.topic)),
+        (code::OK, Some(outlet)) => Ok(Ok(Finished { topic: outlet.topic, is_late })),
         (code, None) => code::refusal(code).map(Err).ok_or_else(|| unexpected("the outcome of a finish")),
         (_, Some(_)) => Err(unexpected("the outcome of a finish")),
     }

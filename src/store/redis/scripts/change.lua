@@ -28,6 +28,7 @@ local function change(id, job, kind, ms, expiry)
     remove_job(id, job)
     return OK, -1
   end
+  set_attribute(job, TIMED_OUT, nil)
   if requeues then job.attempts, job.reason = 0, nil end
   remember(job, requeues and REQUEUED or RESCHEDULED, NOW, 0, 0, ARGV[A])
   wait_until(id, job, due, is_moment)

@@ -3,13 +3,13 @@
 --
 -- ARGV[A..] '' when all callers may use every topic; then per job its id, its receipt or '', and otherwise its caller's
 --           scope
--- Reply     per job a code and an outlet ('' unless done)
+-- Reply     per job a code and an outlet ('' unless done, or LATE_FINISH: `finish_late.lua` decides about this job)
 local NOT_RESERVED, RECEIPT_REQUIRED = 6, 7
 if REPLAY then return REPLAY end
 
 check_shard(LEASES)
--- The jobs to remove, as a list and as a set.
-local finished, is_finished = {}, {}
+-- The jobs to remove, as a list and as a set, and the outlets of those whose receipt is of a reservation that timed out.
+local finished, is_finished, late = {}, {}, {}
 local reply, n = {}, 0
 local step = ARGV[A] == '' and 2 or 3
 for i = A + 1, #ARGV, step do
@@ -22,6 +22,8 @@ for i = A + 1, #ARGV, step do
     local job = decode(head)
     if not job then
       code = GONE
+    elseif late[id] or receipt ~= '' and takes_late(job, receipt) then
+      code, late[id] = LATE_FINISH, job.outlet
     elseif receipt == '' and job.strict then
       code = RECEIPT_REQUIRED
     elseif receipt == '' and job.state ~= RESERVED then
@@ -32,7 +34,9 @@ for i = A + 1, #ARGV, step do
       outlet = job.outlet
     end
   end
-  if code == OK then
+  if code == LATE_FINISH then
+    outlet = late[id]
+  elseif code == OK then
     finished[#finished + 1], is_finished[id] = id, true
     count(outlet, RESERVED, -1)
   else

@@ -33,8 +33,7 @@
 //! flags that it does not know: a later version adds a field as a new tag, while processes of this version run
 //! beside it. What is set for a topic has the same form; only the caller reads it.
 //!
-//! A caller's topics are compared with the topic in the record's head (`scope.lua`). A script reads a job once,
-//! however often the call names it.
+//! A caller's topics are compared with the topic in the record's head (`scope.lua`). A call reads each job once.
 //!
 //! # Loading
 //!
@@ -66,6 +65,7 @@ scripts! {
     Reserve "reserve" [RECORD, SHARD, EXPIRY],
     Cancel "cancel" [RECORD, SHARD, MOVES],
     Finish "finish" [RECORD, SHARD, SCOPE],
+    FinishLate "finish_late" [RECORD, SHARD, MOVES, SCOPE],
     Release "release" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
     Touch "touch" [RECORD, SHARD, MOVES, SCOPE, HOLDER],
     Bury "bury" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],

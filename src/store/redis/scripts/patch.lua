@@ -20,6 +20,7 @@ if ARGV[A + 5] ~= '' then
   JOB.retry = sub(ARGV[A + 5], 2)
   if JOB.retry == '' then JOB.retry = nil end
 end
+set_attribute(JOB, TIMED_OUT, nil)
 local had_expiry = JOB.expires
 change_expiry(JOB, ARGV[A + 6])
 if due or ARGV[A + 6] ~= '' then

@@ -40,7 +40,9 @@ end
 
 local function time_out(id, job)
   local late = NOW - job.till
-  remember_attempt(job, TIMED_OUT)
+  remember_attempt(job, TTR_ENDED)
+  local wants_none = value_at(job.others, 1, #job.others + 1, NO_LATE_FINISH)
+  set_attribute(job, TIMED_OUT, not wants_none and job.receipt .. pack('>I4', job.attempts) or nil)
   if attempts_used_up(job) then
     make_dead(id, job, 'ttr_expired')
     moved(job.outlet, 3, 0, late)

@@ -8,10 +8,11 @@ local VERSION = 32 -- in the upper half of the first byte; the state is in the l
 local DELAYED, READY, RESERVED, DEAD = 1, 2, 3, 4
 local FIXED = '>BBI4I6I4I6I4I3c16BI2'
 local OUTLET_AT, HEAD = 46, 48 -- the length of the outlet's name, and of all that precedes it
--- Tags of attributes. All others are above them: these scripts copy them, but for those that say when a job expires and
--- which clock decides in a store to which the job may be moved.
+-- Tags of attributes. All others are above the first five: these scripts copy them, but for those that say when a job expires,
+-- which clock decides in a store to which the job may be moved, and which receipt is good for a late finish.
 local LEASE, DIED_AT, RETRY, REASON, HISTORY = 1, 2, 3, 4, 5
 local EXPIRY, MOMENT, EXPIRES_AT, EXPIRY_MOMENT = 10, 11, 12, 13
+local TIMED_OUT, NO_LATE_FINISH = 14, 15
 local LAST_MOMENT, LONGEST_DELAY = 253402207199999, 315576000000
 local ATTRIBUTES_LIMIT = 32768
 
@@ -68,7 +69,7 @@ local function decode(raw)
     local tag, size = unpack('>BI2', raw, at)
     local following = at + 3 + size
     if tag <= last or following > body_at then return nil end
-    if tag <= HISTORY or tag == EXPIRY or tag == EXPIRES_AT then values[tag] = sub(raw, at + 3, following - 1) end
+    if tag <= HISTORY or tag == EXPIRY or tag == EXPIRES_AT or tag == TIMED_OUT then values[tag] = sub(raw, at + 3, following - 1) end
     if tag > HISTORY and last <= HISTORY then job.others = sub(raw, at, body_at - 1) end
     at, last = following, tag
   end
@@ -88,9 +89,15 @@ local function decode(raw)
   elseif expiry or expires_at then
     return nil
   end
+  job.timed_out = values[TIMED_OUT]
   job.retry, job.reason, job.history = values[RETRY], values[REASON], values[HISTORY]
   if job.retry and #job.retry % 5 ~= 0 then return nil end
   return job
+end
+
+-- Whether the receipt is that of a reservation that timed out, since which the job was neither reserved nor changed.
+local function takes_late(job, receipt)
+  return job.state ~= RESERVED and job.timed_out == receipt .. pack('>I4', job.attempts)
 end
 
 -- Encodes a table as a record.

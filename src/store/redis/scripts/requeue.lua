@@ -12,6 +12,7 @@ local is_moment = ARGV[A + 1] == 'at'
 local due = due_at(is_moment, tonumber(ARGV[A + 2]))
 change_expiry(JOB, ARGV[A + 3])
 if count_expiry(JOB, due, is_moment) then return { EXPIRES_FIRST } end
+set_attribute(JOB, TIMED_OUT, nil)
 JOB.attempts, JOB.reason = 0, nil
 remember(JOB, REQUEUED, NOW, 0, 0, ARGV[A + 4])
 wait_until(ID, JOB, due, is_moment)

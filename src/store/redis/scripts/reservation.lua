@@ -1,8 +1,8 @@
 -- Prelude of the operations on one job by id: a second run replies with the job as it is then.
 --
 -- ARGV[A] the caller's scope, the id, then the script's own arguments; from here on ARGV[A] is the id
--- Reply   { OK, record, now, 1 when a list should be compacted } | { GONE } | { LOST } | { MOVED, outlet } |
---         { REFUSED, state }
+-- Reply   { OK, record, now, 1 when a list should be compacted } | { GONE } | { LOST } | { LATE_FINISH } |
+--         { MOVED, outlet } | { REFUSED, state }
 local SCOPE = ARGV[A]
 A = A + 1
 local ID = ARGV[A]
@@ -19,7 +19,7 @@ end
 -- The reply if the receipt is not that of the present reservation; nil if it is.
 local function receipt_fault(receipt)
   if not JOB then return { GONE } end
-  if JOB.state ~= RESERVED or JOB.receipt ~= receipt then return { LOST } end
+  if JOB.state ~= RESERVED or JOB.receipt ~= receipt then return { takes_late(JOB, receipt) and LATE_FINISH or LOST } end
 end
 
 -- Ends the script after a change; `compact` is 1 when a list should be compacted.

@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use linger::{
     job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, ScheduleName, Topic, TopicFilter},
     store::{
-        AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, JobFilter, JobPage, JobRecord,
-        ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader,
-        Reservation, Result, ScheduleChange, ScheduleOutcome, SchedulePage, ScheduleStore, Span, Step,
-        StepAction, Store, Timeline, TopicConfig, TopicStats, TopicStore, TopicUpdates, TopicValues, Updated,
-        Verified, Wait,
+        AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
+        JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
+        RecordReader, Reservation, Result, ScheduleChange, ScheduleOutcome, SchedulePage, ScheduleStore,
+        Span, Step, StepAction, Store, Timeline, TopicConfig, TopicStats, TopicStore, TopicUpdates,
+        TopicValues, Updated, Verified, Wait,
     },
 };
 
@@ -69,7 +69,7 @@ impl Store for FailingStore {
         self.call("give_back_calls", self.inner.give_back_calls(topic, allowed, unused)).await
     }
 
-    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>> {
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Finished>>> {
         self.call("finish", self.inner.finish(scope, jobs)).await
     }
 

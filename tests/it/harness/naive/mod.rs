@@ -24,8 +24,8 @@ use linger::{
         Timestamp, Topic, TopicFilter,
     },
     store::{
-        AddJob, Added, Claim, FinishJob, Listener, MoveKind, NoticeKind, Outcome, Refusal, Reservation,
-        ScheduleContent, Store, TopicConfig, TopicStats,
+        AddJob, Added, Claim, FinishJob, Finished, Listener, MoveKind, NoticeKind, Outcome, Refusal,
+        Reservation, ScheduleContent, Store, TopicConfig, TopicStats,
     },
 };
 
@@ -39,6 +39,8 @@ struct Entry {
     job: Job,
     fingerprint: Fingerprint,
     receipt: Option<Receipt>,
+    /// The receipt of the reservation that timed out last, while it is good for a finish but for a present reservation.
+    timed_out: Option<Receipt>,
     ready_at: Timestamp,
     arrival: u64,
     /// Attributes of later versions.
@@ -55,6 +57,13 @@ struct Content {
     /// By kind and id: when it was written, and its text.
     notices: BTreeMap<(NoticeKind, String), (Timestamp, Bytes)>,
     schedules: BTreeMap<ScheduleName, ScheduleContent>,
+}
+
+impl Entry {
+    /// Whether the receipt is good for a finish, although its reservation has ended.
+    fn takes_late(&self, receipt: &Receipt) -> bool {
+        self.job.state() != State::Reserved && self.timed_out.as_ref() == Some(receipt)
+    }
 }
 
 impl Content {
@@ -261,6 +270,7 @@ impl Naive {
             job,
             fingerprint: add.fingerprint,
             receipt: None,
+            timed_out: None,
             ready_at: now.rounded_down,
             arrival,
             other: Attributes::default(),
@@ -275,9 +285,11 @@ impl Naive {
         Ok(Added::Created(job))
     }
 
-    fn finish_one(content: &mut Content, scope: &TopicFilter, finish: &FinishJob) -> Outcome<Topic> {
+    fn finish_one(content: &mut Content, scope: &TopicFilter, finish: &FinishJob) -> Outcome<Finished> {
         let entry = content.find(scope, &finish.id).ok_or(Refusal::Gone)?;
+        let is_late = finish.receipt.as_ref().is_some_and(|receipt| entry.takes_late(receipt));
         match &finish.receipt {
+            Some(_) if is_late => {}
             Some(_) if finish.receipt != entry.receipt => return Err(Refusal::Lost),
             None if entry.job.spec.require_receipt => return Err(Refusal::ReceiptRequired),
             None if entry.job.state() != State::Reserved => return Err(Refusal::NotReserved),
@@ -285,7 +297,7 @@ impl Naive {
         }
         let topic = entry.job.topic.clone();
         content.jobs.remove(&finish.id);
-        Ok(topic)
+        Ok(Finished { topic, is_late })
     }
 
     /// Applies the change of a deadline that has passed, if there is one.
@@ -302,6 +314,7 @@ impl Naive {
             }
             State::Reserved if entry.job.reserved_until() <= Some(now.rounded_down) => {
                 self.remember_attempt(&mut entry.job, AttemptEnd::TimedOut, None);
+                entry.timed_out = entry.receipt.clone().filter(|_| entry.job.spec.late_finish);
                 let attempts = entry.job.attempts;
                 if entry.job.spec.has_used_all_attempts(attempts) {
                     self.die(entry, None, Reason::TTR_EXPIRED);

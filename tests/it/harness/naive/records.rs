@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use linger::{
-    job::{Attributes, State},
+    job::{Attributes, Job, Receipt, State, Tag},
     store::{JobRecord, Put, RecordPage, RecordReader, Result, StoredSchedule, TopicRecord},
 };
 
@@ -26,11 +26,16 @@ impl Naive {
             config: config.clone(),
             other: Attributes::default(),
         });
-        let jobs = content.jobs.values().map(|entry| JobRecord {
-            job: entry.job.clone(),
-            fingerprint: entry.fingerprint,
-            receipt: entry.receipt.clone(),
-            other: entry.other.clone(),
+        let jobs = content.jobs.values().map(|entry| {
+            let mut other = entry.other.clone();
+            let timed_out = entry.timed_out.as_ref();
+            other.set_timed_out(timed_out.map(|receipt| (receipt, ended_attempts(&entry.job))));
+            JobRecord {
+                job: entry.job.clone(),
+                fingerprint: entry.fingerprint,
+                receipt: entry.receipt.clone(),
+                other,
+            }
         });
         let schedules = content.schedules.iter();
         let schedules =
@@ -53,7 +58,12 @@ impl Naive {
         let now = self.clock.now();
         content.arrivals += 1;
         let JobRecord { job, fingerprint, receipt, other } = record;
-        let entry = Entry { job, fingerprint, receipt, ready_at: now, arrival: content.arrivals, other };
+        let timed_out = other.get(Tag::TIMED_OUT).and_then(<[u8]>::split_last_chunk::<4>);
+        let timed_out = timed_out
+            .filter(|(_, attempts)| u32::from_be_bytes(**attempts) == ended_attempts(&job))
+            .and_then(|(receipt, _)| Some(Receipt::from_bytes(receipt.try_into().ok()?)));
+        let arrival = content.arrivals;
+        let entry = Entry { job, fingerprint, receipt, timed_out, ready_at: now, arrival, other };
         match (entry.job.state(), self.deadline(&entry)) {
             (State::Ready, _) => self.announce(self.outlet(&entry.job)),
             (State::Delayed | State::Reserved | State::Dead, Some(deadline)) => {
@@ -64,4 +74,9 @@ impl Naive {
         content.jobs.insert(entry.job.id.clone(), entry);
         Put::Done
     }
+}
+
+/// The reservations of a job that have ended.
+fn ended_attempts(job: &Job) -> u32 {
+    job.attempts - u32::from(job.state() == State::Reserved)
 }

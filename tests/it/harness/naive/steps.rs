@@ -52,8 +52,14 @@ impl Naive {
         action: &StepAction,
     ) -> Outcome<Applied> {
         let entry = content.find(scope, id).ok_or(Refusal::Gone)?;
-        if entry.receipt.as_ref() != Some(receipt) {
-            return Err(Refusal::Lost);
+        let is_of_worker = !matches!(action, StepAction::Cancel(_) | StepAction::Postpone(..));
+        match entry.receipt.as_ref() {
+            Some(held) if held == receipt => {}
+            Some(_) | None if is_of_worker && entry.takes_late(receipt) => return Err(Refusal::TimedOut),
+            Some(_) | None => return Err(Refusal::Lost),
+        }
+        if matches!(action, StepAction::Release(..) | StepAction::Bury(..)) {
+            entry.timed_out = None;
         }
         let now = self.clock.read();
         match action {
@@ -116,6 +122,7 @@ impl Naive {
             return Err(Refusal::ExpiresFirst);
         }
         entry.job = job;
+        entry.timed_out = None;
         self.remember(&mut entry.job, HistoryEvent::Requeued, by);
         entry.job.attempts = 0;
         entry.job.reason = None;
@@ -145,6 +152,7 @@ impl Naive {
             return Err(Refusal::ExpiresFirst);
         }
         entry.job = job;
+        entry.timed_out = None;
         if let Some(due_at) = due_at {
             self.remember(&mut entry.job, HistoryEvent::Rescheduled, by);
             self.wait_until(entry, due_at);

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use linger::{
     job::{CallRate, HostNumber, Job, JobId, OnExpiry, Origin, Outlet, Receipt, State, Topic, TopicFilter},
     store::{
-        AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, JobFilter, JobPage, JobRecord,
-        ListPosition, Minute, Move, MoveKind, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice,
-        Put, RecordReader, Reservation, Result, Span, Step, Store, Timeline, TopicConfig, TopicStats,
-        TopicStore, TopicValues, Totals, Updated, Verified, Wait,
+        AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
+        JobRecord, ListPosition, Minute, Move, MoveKind, Notices, Order, Outcome, Promoted, PurgeCursor,
+        PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, Timeline, TopicConfig,
+        TopicStats, TopicStore, TopicValues, Totals, Updated, Verified, Wait,
     },
 };
 
@@ -80,7 +80,7 @@ impl Store for Naive {
         Ok(())
     }
 
-    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Topic>>> {
+    async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Finished>>> {
         let mut content = self.content();
         Ok(jobs.iter().map(|job| Self::finish_one(&mut content, scope, job)).collect())
     }

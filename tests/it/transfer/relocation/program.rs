@@ -36,7 +36,8 @@ fn a_served_store_moves_to_redis_and_back() {
     let put = server.call("PUT", "/schedules/daily", daily);
     assert_eq!(put.status, 201, "{put:?}");
     let text = step(0, &[], path);
-    let expected = "4 jobs, 1 topic and 1 schedule; copied 4 jobs, deleted 0, set 1 topic and 1 schedule; when";
+    let expected =
+        "4 jobs, 1 topic and 1 schedule; copied 4 jobs, deleted 0, set 1 topic and 1 schedule; when";
     assert!(text.contains(expected), "{text}");
     assert!(
         why_refused(&REDIS, path)

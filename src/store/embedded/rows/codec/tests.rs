@@ -11,7 +11,7 @@ fn records() -> impl Strategy<Value = Record> {
     let counts = (any::<u32>(), any::<u32>(), any::<bool>(), any::<[u8; 16]>());
     let steps = prop::collection::vec(0u64..=315_576_000_000, 0..=64);
     // Not 8 and 9: any bytes of the right length are a trace context.
-    let unknown = (prop_oneof![Just(1u8), 14u8..], prop::collection::vec(any::<u8>(), 0..300));
+    let unknown = (prop_oneof![Just(1u8), 16u8..], prop::collection::vec(any::<u8>(), 0..300));
     let end = (
         prop::option::of("\\PC{0,200}"),
         prop::option::of(0i64..=253_402_207_199_999),
@@ -33,6 +33,7 @@ fn records() -> impl Strategy<Value = Record> {
                     retry: RetrySchedule::new(steps.into_iter().map(Duration::from_millis).collect())
                         .expect("valid"),
                     require_receipt: counts.2,
+                    late_finish: counts.2,
                     expiry: counts.2.then(|| Expiry {
                         expire: Expire::At(Timestamp::from_millis(times.0)),
                         on_expiry: OnExpiry::Delete,

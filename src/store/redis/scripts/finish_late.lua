@@ -1,0 +1,34 @@
+#!lua flags=allow-oom
+-- Finishes jobs by the receipts of reservations that have timed out: they are removed.
+--
+-- ARGV[A..] per job its id, its receipt or '', and its caller's scope
+-- Reply     { 1 when a list should be compacted, per job a code and an outlet ('' unless done) }
+local NOT_RESERVED, RECEIPT_REQUIRED = 6, 7
+if REPLAY then return REPLAY end
+check_keys()
+local reply, left_ready = { 0 }, {}
+
+-- Finishes a job, which may have changed since the caller saw it. Returns a code.
+local function finish(id, job, receipt)
+  if not job then return GONE end
+  if receipt == '' and job.strict then return RECEIPT_REQUIRED end
+  if receipt == '' and job.state ~= RESERVED then return NOT_RESERVED end
+  if receipt ~= '' and receipt ~= job.receipt and not takes_late(job, receipt) then return LOST end
+  if has_outlet_key(job.state) and not outlets[job.outlet] then return LOST end
+  if job.state == READY then left_ready[job.outlet] = true end
+  remove_job(id, job)
+  return OK
+end
+
+for i = A, #ARGV, 3 do
+  local id = ARGV[i]
+  local job = decode(head_in_scope(JOBS, ARGV[i + 2], id))
+  local code = finish(id, job, ARGV[i + 1])
+  if code == OK then heads[id] = nil end
+  reply[#reply + 1], reply[#reply + 2] = code, code == OK and job.outlet or ''
+end
+write_counts()
+for outlet in pairs(left_ready) do
+  if has_many_stale(outlet) then reply[1] = 1 end
+end
+return save_reply(reply)
