@@ -28,6 +28,9 @@ pub type TemplateReader = fn(&str, &Limits) -> std::result::Result<NewJob, Strin
 pub const MAX_SCHEDULES: usize = 10_000;
 /// The longest template, in bytes.
 pub const MAX_TEMPLATE: usize = 64 << 10;
+/// How many schedules one call of the store reads, and about how many a list examines.
+const PAGE: usize = 100;
+const MAX_EXAMINED: usize = 1_000;
 /// How often a change is tried before it fails because others were faster each time.
 const MAX_TRIES: usize = 100;
 
@@ -79,7 +82,8 @@ impl Queue {
         view.map(|view| ScheduleView { now, ..view }).ok_or(Error::ScheduleNotFound)
     }
 
-    /// Up to `limit` schedules by name, behind `after`.
+    /// Up to `limit` schedules by name, behind `after`. The call ends when it has examined about a thousand: a page may be short or
+    /// empty, and only one without [`next`](ScheduleList::next) is the last.
     ///
     /// # Errors
     /// The store's. A schedule that cannot be read is left out; `linger verify` names it.
@@ -89,25 +93,24 @@ impl Queue {
         after: Option<&ScheduleName>,
         limit: usize,
     ) -> Result<ScheduleList> {
-        let (mut schedules, mut after) = (Vec::new(), after.cloned());
+        let (mut schedules, mut after, mut examined) = (Vec::new(), after.cloned(), 0);
         loop {
-            let page = self.store.schedules(after.as_ref(), limit).await?;
-            let last = page.schedules.last().map(|schedule| schedule.name.clone());
-            let is_full = page.schedules.len() >= limit;
-            for view in views(page).filter_map(Result::ok).filter(|view| scope.allows(&view.spec.topic)) {
-                if schedules.len() == limit {
-                    let next = schedules.last().map(|view: &ScheduleView| view.name.clone());
-                    return Ok(ScheduleList { schedules, next });
+            let page = self.store.schedules(after.as_ref(), PAGE).await?;
+            let (is_last, count) = (page.is_last || page.schedules.is_empty(), page.schedules.len());
+            let names: Vec<ScheduleName> = page.schedules.iter().map(|stored| stored.name.clone()).collect();
+            for (name, view) in names.into_iter().zip(views(page)) {
+                if let Some(view) = view.ok().filter(|view| scope.allows(&view.spec.topic)) {
+                    if schedules.len() == limit {
+                        return Ok(ScheduleList { schedules, next: after });
+                    }
+                    schedules.push(view);
                 }
-                schedules.push(view);
+                after = Some(name);
             }
-            if !is_full {
-                return Ok(ScheduleList { schedules, next: None });
+            examined += count;
+            if is_last || examined >= MAX_EXAMINED {
+                return Ok(ScheduleList { schedules, next: after.filter(|_| !is_last) });
             }
-            if schedules.len() == limit {
-                return Ok(ScheduleList { schedules, next: last });
-            }
-            after = last;
         }
     }
 
@@ -140,7 +143,10 @@ impl Queue {
             }
             let before = old.map(|old| (&old.spec, &old.state));
             let state = match schedule::put(before, spec, now, zone_database_version()) {
-                PutResult::Unchanged => return Ok(None),
+                PutResult::Unchanged => {
+                    effect = PutEffect::Unchanged;
+                    return Ok(None);
+                }
                 PutResult::Created(state) => {
                     effect = PutEffect::Created;
                     state

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
@@ -58,6 +58,9 @@ pub struct Queue {
     /// Wakes the runner of schedules when this process has changed one.
     pub(super) schedule_changed: Notify,
     pub(super) unreadable_schedules: FailureLog,
+    /// The store's clock when the runner of schedules last read it, in milliseconds; before that, and while they are to be
+    /// reviewed, the latest moment there is.
+    pub(super) schedules_reviewed_at: AtomicI64,
     draining: AtomicBool,
     tasks: TaskTracker,
 }
@@ -165,6 +168,7 @@ impl Queue {
             ended,
             schedule_changed: Notify::new(),
             unreadable_schedules: FailureLog::default(),
+            schedules_reviewed_at: AtomicI64::new(i64::MAX),
             draining: AtomicBool::new(false),
             store,
             clock,

@@ -35,6 +35,8 @@ pub struct SchedulePage {
     pub schedules: Vec<StoredSchedule>,
     /// The present moment, by the clock that decides about moments.
     pub now: Timestamp,
+    /// Of [`ScheduleStore::schedules`]: whether there are none behind these.
+    pub is_last: bool,
     /// Of [`ScheduleStore::due_schedules`]: how long until the next one that is not among them is due.
     pub next_in: Option<Duration>,
 }
@@ -102,14 +104,14 @@ pub trait ScheduleStore: Send + Sync {
     /// The schedule with this name, if there is one.
     async fn schedule(&self, name: &ScheduleName) -> Result<SchedulePage>;
 
-    /// Up to `limit` schedules by name, after `after`.
+    /// Up to `limit` schedules by name, after `after`. Those that cannot be read are left out.
     async fn schedules(&self, after: Option<&ScheduleName>, limit: usize) -> Result<SchedulePage>;
 
     /// How many schedules there are.
     async fn schedule_count(&self) -> Result<usize>;
 
-    /// Schedules whose next moment has come, the earliest first; on Redis those of each shard. At least one if there are any,
-    /// and about `limit` at most.
+    /// Schedules whose next moment has come, the earliest first (on Redis within each shard). About `limit` at most, but one at
+    /// least if any is due. In a store of several servers those of a server that does not answer in time are left out.
     async fn due_schedules(&self, limit: usize) -> Result<SchedulePage>;
 
     /// Changes schedules, each atomic by itself, together with the job of its run. The outcomes are in the order of the changes.
@@ -177,12 +179,10 @@ const MOST_SHARDS: u64 = 256;
 
 /// See [`ScheduleStore::run_id`], in a store with so many shards, chosen by the hash of the id.
 pub(crate) fn run_id_beside(name: &ScheduleName, stem: &str, shards: u16) -> JobId {
-    let place = |text: &str| {
-        let hash = xxhash_rust::xxh3::xxh3_64(text.as_bytes());
-        (hash % MOST_SHARDS, hash % u64::from(shards.max(1)))
-    };
+    let shards = u64::from(shards.max(1));
+    let modulus = if MOST_SHARDS.is_multiple_of(shards) { MOST_SHARDS } else { shards };
+    let place = |text: &str| xxhash_rust::xxh3::xxh3_64(text.as_bytes()) % modulus;
     let wanted = place(name.as_str());
-    // A hash has a certain place once in 65,536 times at least.
     let ids = (0_u32..).map(|suffix| format!("{stem}.{suffix}"));
     let id = ids.into_iter().find(|id| place(id) == wanted).expect("hashes are spread evenly");
     JobId::parse(&id).expect("a stem of a name and a moment is short")
@@ -204,7 +204,6 @@ mod tests {
         }
         let of_twelve = run_id_beside(&name, stem, 12);
         assert_eq!(shard(of_twelve.as_str(), 12), shard(name.as_str(), 12));
-        assert_eq!(shard(of_twelve.as_str(), 256), shard(name.as_str(), 256));
         let longest = ScheduleName::parse(&"n".repeat(ScheduleName::MAX_LEN)).expect("valid");
         run_id_beside(&longest, &format!("cron:{longest}:20261126T083000Z"), 251);
     }

@@ -102,7 +102,9 @@ pub fn run(bytes: &Bytes) -> Result<Option<JobId>, Problem> {
 
 fn run_id(raw: &RawValue) -> ParseResult<JobId> {
     let id = values::job_id(raw)?;
-    if id.as_str().len() > MAX_RUN_ID {
+    if id.as_str().contains(':') {
+        Err("must have no colon, behind which the id begins in that of the job".to_owned())
+    } else if id.as_str().len() > MAX_RUN_ID {
         Err(format!("must be at most {MAX_RUN_ID} bytes long"))
     } else {
         Ok(id)

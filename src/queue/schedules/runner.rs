@@ -1,7 +1,7 @@
 //! Runs schedules: finds those that are due, decides what to do about each (`job::schedule::plan`), and has the store do it by
 //! comparison. Every process does, and for each run one of them is first.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
@@ -10,7 +10,8 @@ use crate::{
     job::{
         Due, NewJob, ScheduleName, Timestamp,
         schedule::{
-            ChangeKind, Overlap, Plan, PlannedRun, ScheduleState, WaitReason, plan, zone_database_version,
+            ChangeKind, MissedRule, Overlap, Plan, PlannedRun, ScheduleState, WaitReason, plan,
+            zone_database_version,
         },
     },
     messages::failure_log::FailureLog,
@@ -22,14 +23,26 @@ use crate::{
     },
 };
 
+/// After how many schedules other tasks have their turn.
+const YIELD_AFTER: usize = 50;
 /// Most schedules of one call.
-const BATCH: usize = 1_000;
+const BATCH: usize = 200;
 /// Longest sleep: another process may have changed a schedule, or the clock may have been set.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 /// Shortest sleep after a run was early for one of several servers, whose clocks differ.
 const EARLY: Duration = Duration::from_millis(10);
+/// How long a process with an older zone database leaves a run to those with the newer one.
+const LEFT_TO_NEWER: Duration = Duration::from_secs(5);
 /// First and longest pause after the store failed.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// Why nothing is done about a schedule whose next moment has come.
+enum NoAttempt {
+    /// It is not its turn for so long.
+    Later(Duration),
+    /// It cannot be read, and the rest of a sentence says why.
+    Unreadable(String),
+}
 
 /// What is done about a schedule, and what is needed to tell what came of it.
 struct Attempt {
@@ -42,8 +55,8 @@ struct Attempt {
 
 #[derive(Clone, Copy)]
 enum AttemptKind {
-    /// A run.
-    Run,
+    /// A run, before which so many occurrences were missed.
+    Run { missed: u64 },
     /// A change without a run.
     Change {
         /// The schedule had run by a clock that was ahead.
@@ -99,36 +112,51 @@ impl Queue {
     /// again; `None` at once.
     async fn run_due(&self, read: TemplateReader) -> store::Result<Option<Duration>> {
         let page = self.store.due_schedules(BATCH).await?;
+        self.review_after_step(page.now, read).await?;
         let (now, next_in) = (page.now, page.next_in.map_or(MAX_SLEEP, |next| next.min(MAX_SLEEP)));
         let (mut attempts, mut next_in) = (Vec::with_capacity(page.schedules.len()), next_in);
-        for due in page.schedules {
+        for (number, due) in page.schedules.into_iter().enumerate() {
             let name = due.name.clone();
             match self.attempt(due, now, read) {
-                Ok(Some(attempt)) => attempts.push(attempt),
-                Ok(None) => next_in = EARLY,
-                Err(problem) => self.report_unreadable(&name, &problem),
+                Ok(attempt) => attempts.push(attempt),
+                Err(NoAttempt::Later(wait)) => next_in = next_in.min(wait.max(EARLY)),
+                Err(NoAttempt::Unreadable(problem)) => self.report_unreadable(&name, &problem),
+            }
+            if number % YIELD_AFTER == YIELD_AFTER - 1 {
+                tokio::task::yield_now().await;
             }
         }
         if attempts.is_empty() {
             return Ok(Some(next_in));
         }
+        self.carry_out(attempts, now, next_in).await
+    }
+
+    /// Has the store do what is to be done about some schedules. Returns how long until something is due again; `None` at once.
+    async fn carry_out(
+        &self,
+        attempts: Vec<Attempt>,
+        now: Timestamp,
+        next_in: Duration,
+    ) -> store::Result<Option<Duration>> {
         let changes = attempts.iter().map(|attempt| attempt.change.clone()).collect();
         match self.store.change_schedules(changes).await {
             Ok(outcomes) => {
                 let mut refused = Vec::new();
-                let mut is_early = false;
+                // Without any progress another process is faster, or the clock of a server is behind.
+                let is_stuck = outcomes.iter().all(Result::is_err);
                 for (attempt, outcome) in attempts.into_iter().zip(outcomes) {
-                    is_early |= outcome == Err(ScheduleRefusal::Early);
                     if let Some(reason) = self.count_run(&attempt, outcome) {
                         refused.push((attempt, reason));
                     }
                 }
                 self.wait_with(refused, now).await?;
-                Ok(is_early.then_some(EARLY))
+                Ok(is_stuck.then_some(EARLY))
             }
             // Some of the runs may have been added on other servers; then their schedules are not as they were.
             Err(store::Error::Full(_)) => {
-                let runs = attempts.into_iter().filter(|attempt| matches!(attempt.kind, AttemptKind::Run));
+                let runs =
+                    attempts.into_iter().filter(|attempt| matches!(attempt.kind, AttemptKind::Run { .. }));
                 self.wait_with(runs.map(|run| (run, WaitReason::StoreFull)).collect(), now).await?;
                 Ok(Some(next_in))
             }
@@ -136,16 +164,50 @@ impl Queue {
         }
     }
 
-    /// What is to be done about a schedule whose next moment has come; `None` if it has not by the slowest of several clocks. The
-    /// error is the rest of a sentence about a schedule that cannot be read.
+    /// Reviews all schedules when the process has started, and after the store's clock was set back: their next moments may be
+    /// wrong, and far away.
+    async fn review_after_step(&self, now: Timestamp, read: TemplateReader) -> store::Result<()> {
+        let seen = self.schedules_reviewed_at.swap(now.as_millis(), Ordering::Relaxed);
+        if Timestamp::from_millis(seen) <= now.after(MissedRule::LATE) {
+            return Ok(());
+        }
+        let reviewed = self.review(read).await;
+        if reviewed.is_err() {
+            self.schedules_reviewed_at.store(i64::MAX, Ordering::Relaxed);
+        }
+        reviewed
+    }
+
+    /// Carries out what is to be done about schedules whose next moment has not come.
+    async fn review(&self, read: TemplateReader) -> store::Result<()> {
+        let mut after = None;
+        loop {
+            let page = self.store.schedules(after.as_ref(), BATCH).await?;
+            let (now, is_last) = (page.now, page.is_last);
+            after = page.schedules.last().map(|schedule| schedule.name.clone());
+            let is_run =
+                |attempt: &Attempt| matches!(attempt.kind, AttemptKind::Run { .. } | AttemptKind::Wait);
+            let attempts =
+                page.schedules.into_iter().filter_map(|stored| self.attempt(stored, now, read).ok());
+            let attempts: Vec<Attempt> = attempts.filter(|attempt| !is_run(attempt)).collect();
+            if !attempts.is_empty() {
+                self.carry_out(attempts, now, MAX_SLEEP).await?;
+            }
+            if is_last || after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What is to be done about a schedule.
     fn attempt(
         &self,
         due: StoredSchedule,
         now: Timestamp,
         read: TemplateReader,
-    ) -> Result<Option<Attempt>, String> {
+    ) -> Result<Attempt, NoAttempt> {
         let StoredSchedule { name, content: before } = due;
-        let content = Content::decode(&before)?;
+        let content = Content::decode(&before).map_err(NoAttempt::Unreadable)?;
         let Content { spec, state } = &content;
         let changed = |state: ScheduleState, kind| {
             let new = Content { spec: spec.clone(), state }.encode(&name, now);
@@ -157,8 +219,19 @@ impl Queue {
             };
             Attempt { before: before.clone(), content: content.clone(), change, kind }
         };
-        Ok(Some(match plan(&name, spec, state, now, zone_database_version()) {
-            Plan::Wait(until) if until == before.next => return Ok(None),
+        let is_newer = spec.recurrence.has_zone() && state.zone_database.as_str() > zone_database_version();
+        if is_newer && let Some(due_at) = state.due_at(&name, spec) {
+            let turn = due_at.after(LEFT_TO_NEWER);
+            if turn > now {
+                return Err(NoAttempt::Later(turn.since(now)));
+            }
+        }
+        Ok(match plan(&name, spec, state, now, zone_database_version()) {
+            // By the slowest clock of several servers it has not come.
+            Plan::Wait(Some(until)) if Some(until) == before.next => {
+                return Err(NoAttempt::Later(until.since(now)));
+            }
+            Plan::Wait(None) if before.next.is_none() => return Err(NoAttempt::Later(MAX_SLEEP)),
             Plan::Wait(_) => changed(state.clone(), AttemptKind::Change { was_ahead: false, missed: 0 }),
             Plan::Store(change) => {
                 let missed = change.state.counts.missed - state.counts.missed;
@@ -167,9 +240,10 @@ impl Queue {
             }
             Plan::Fire(run) => match self.run_of(&name, &content, *run, now, read) {
                 Ok((run, fired)) => {
-                    let Attempt { change, .. } = changed(fired, AttemptKind::Run);
+                    let kind = AttemptKind::Run { missed: fired.counts.missed - state.counts.missed };
+                    let Attempt { change, .. } = changed(fired, kind);
                     let change = ScheduleChange { run: Some(run), ..change };
-                    Attempt { before, content, change, kind: AttemptKind::Run }
+                    Attempt { before, content, change, kind }
                 }
                 Err(error) => {
                     let reason = reason_of(&error);
@@ -179,7 +253,7 @@ impl Queue {
                     changed(state.waiting(now, reason), AttemptKind::Wait)
                 }
             },
-        }))
+        })
     }
 
     /// Logs that a schedule does not run, once a minute for all of them.
@@ -218,8 +292,9 @@ impl Queue {
     fn count_run(&self, attempt: &Attempt, outcome: ScheduleOutcome) -> Option<WaitReason> {
         let (name, metrics) = (attempt.change.name.as_str(), &self.metrics.schedules);
         match (outcome, attempt.kind) {
-            (Ok(ScheduleChanged::Done { gave_way }), AttemptKind::Run) => {
+            (Ok(ScheduleChanged::Done { gave_way }), AttemptKind::Run { missed }) => {
                 let topic = attempt.content.spec.topic.as_str();
+                metrics.count(name, OccurrenceEnd::Missed, missed);
                 metrics.count(name, OccurrenceEnd::Fired, 1);
                 self.metrics.count(crate::metrics::Event::Added, topic, 1);
                 if gave_way {
@@ -232,14 +307,15 @@ impl Queue {
                     metrics.count_problem(name, ScheduleProblem::Ahead);
                     tracing::error!(
                         schedule = name,
-                        "the schedule ran by a clock that was ahead; its next run is computed anew"
+                        "the schedule was run or changed while the clock was ahead; its next run is computed anew"
                     );
                 }
             }
-            (Ok(ScheduleChanged::Skipped), AttemptKind::Run | AttemptKind::Wait) => {
+            (Ok(ScheduleChanged::Skipped), AttemptKind::Run { missed }) => {
+                metrics.count(name, OccurrenceEnd::Missed, missed);
                 metrics.count(name, OccurrenceEnd::Overlap, 1);
             }
-            (Ok(ScheduleChanged::Done { .. }), AttemptKind::Wait) => {
+            (Ok(_), AttemptKind::Wait) => {
                 metrics.count_problem(name, ScheduleProblem::Waiting);
             }
             (Err(ScheduleRefusal::Differs | ScheduleRefusal::Early), _) => {}

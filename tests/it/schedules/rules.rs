@@ -222,3 +222,30 @@ async fn a_process_that_wakes_late_changes_nothing(engine: Engine) {
     assert_eq!(fleet.work().await, [""; 0]);
     assert_eq!(counts(&fleet.get("s").await), (1, 0, 0));
 }
+
+/// Only the machine's clock is set, as by NTP. On Redis the clock of the tests cannot be.
+#[tokio::test]
+async fn a_schedule_that_ran_by_a_clock_that_was_ahead_goes_on_by_the_right_one() {
+    let fleet = Fleet::new(Engine::Embedded, 2).await;
+    fleet.put("s", by_pattern("0 * * * *")).await;
+    fleet.advance(20 * MINUTE).await;
+    assert_eq!(fleet.work().await, ["cron:s:20261121T060000Z"]);
+    let year_ms = 365 * 86_400_000;
+    fleet.fixture.clock.step_wall(year_ms);
+    fleet.advance(MINUTE).await;
+    assert_eq!(fleet.work().await, ["cron:s:20271121T060000Z"], "the latest that was missed");
+    fleet.fixture.clock.step_wall(-year_ms);
+    let view = fleet.get("s").await;
+    assert!(view.state.is_ahead(view.now));
+    fleet.advance(MINUTE).await;
+    let view = fleet.get("s").await;
+    assert_eq!(view.state.next, Some(moment("2026-11-21T07:00:00Z")));
+    fleet.advance(58 * MINUTE).await;
+    assert_eq!(fleet.work().await, ["cron:s:20261121T070000Z"]);
+    // An hour back: what has run is not run again.
+    fleet.fixture.clock.step_wall(-3_600_000);
+    fleet.advance(62 * MINUTE).await;
+    assert_eq!(fleet.work().await, [""; 0]);
+    fleet.advance(58 * MINUTE).await;
+    assert_eq!(fleet.work().await, ["cron:s:20261121T080000Z"]);
+}

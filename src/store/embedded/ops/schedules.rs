@@ -30,7 +30,8 @@ pub(crate) fn schedules(
     limit: usize,
 ) -> SqlResult<SchedulePage> {
     let stored = txn.db.schedules(after, limit)?;
-    Ok(page(txn, stored))
+    let is_last = stored.len() < limit;
+    Ok(SchedulePage { is_last, ..page(txn, stored) })
 }
 
 /// See [`crate::store::ScheduleStore::due_schedules`].
@@ -43,14 +44,8 @@ pub(crate) fn due_schedules(txn: &mut WriteTxn<'_>, limit: usize) -> SqlResult<S
 
 /// The schedules that can be read. `linger verify` names the others.
 fn page(txn: &WriteTxn<'_>, stored: Vec<ReadSchedule>) -> SchedulePage {
-    let readable = |stored: ReadSchedule| {
-        stored.inspect_err(|name| tracing::error!(name, "the schedule is damaged; it does not run")).ok()
-    };
-    SchedulePage {
-        schedules: stored.into_iter().filter_map(readable).collect(),
-        now: txn.wall_now().rounded_down,
-        next_in: None,
-    }
+    let schedules = stored.into_iter().filter_map(ReadSchedule::ok).collect();
+    SchedulePage { schedules, now: txn.wall_now().rounded_down, is_last: true, next_in: None }
 }
 
 /// See [`crate::store::ScheduleStore::change_schedules`].

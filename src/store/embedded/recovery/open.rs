@@ -120,6 +120,8 @@ impl<'a> StoreOpener<'a> {
         let stored = db.read_store_head().map_err(|error| self.sqlite(error))?;
         db.set_store_head(files.check(stored)?);
         self.check_move(&db)?;
+        // Last: a store that is refused stays as it is.
+        schema::add_schedules(db.conn()).map_err(|error| self.sqlite(error))?;
         Ok(db)
     }
 

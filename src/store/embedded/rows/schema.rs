@@ -63,7 +63,6 @@ pub(crate) fn open_writer(path: &Path, durability: Durability) -> Result<Connect
         create(&conn).map_err(sqlite)?;
     }
     identify(&conn, path)?;
-    add_schedules(&conn).map_err(sqlite)?;
     check_schema(&conn, path)?;
     if use_write_ahead_log(&conn).map_err(sqlite)? != "wal" {
         return Err(OpenError::Io {
@@ -192,7 +191,7 @@ fn create(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Adds the table of the schedules to a store of an earlier version.
-fn add_schedules(conn: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn add_schedules(conn: &Connection) -> rusqlite::Result<()> {
     if has_schedules(conn)? {
         return Ok(());
     }

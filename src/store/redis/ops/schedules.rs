@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use fred::types::Key;
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 
 use crate::{
     job::{Due, HostNumber, JobId, Outlet, ScheduleName, State, Timestamp, TopicFilter},
@@ -38,39 +38,66 @@ pub type ReadSchedule = std::result::Result<StoredSchedule, Bytes>;
 
 /// See [`crate::store::ScheduleStore::schedule`].
 pub async fn get(shards: &Shards, name: &ScheduleName) -> Result<SchedulePage> {
-    let group = [shards.keys.shard_of_schedule(name)];
-    list_in(shards, &group, Bytes::new(), 1, name.as_str()).await.map(readable)
+    let shard = shards.keys.shard_of_schedule(name);
+    read_named(shards, shard, std::slice::from_ref(name)).await
 }
 
-/// See [`crate::store::ScheduleStore::schedules`].
+/// See [`crate::store::ScheduleStore::schedules`]. The names of all shards are merged before the contents are read.
 pub async fn list(shards: &Shards, after: Option<&ScheduleName>, limit: usize) -> Result<SchedulePage> {
     let after = Bytes::copy_from_slice(after.map_or("", ScheduleName::as_str).as_bytes());
     let groups = shards.groups();
-    let parts = groups.iter().map(|group| list_in(shards, group, after.clone(), limit, ""));
-    let mut page = join(try_join_all(parts).await?.into_iter().map(readable).collect());
+    let parts =
+        try_join_all(groups.iter().map(|group| names_in(shards, group, after.clone(), limit))).await?;
+    let now = parts.iter().map(|(now, _)| *now).min().unwrap_or(Timestamp::from_millis(0));
+    let mut names: Vec<ScheduleName> = parts.into_iter().flat_map(|(_, names)| names).collect();
+    names.sort_unstable();
+    names.truncate(limit);
+    let is_last = names.len() < limit;
+    let mut by_shard: BTreeMap<Shard, Vec<ScheduleName>> = BTreeMap::new();
+    for name in names {
+        by_shard.entry(shards.keys.shard_of_schedule(&name)).or_default().push(name);
+    }
+    let parts = by_shard.iter().map(|(shard, names)| read_named(shards, *shard, names));
+    let mut page = join(try_join_all(parts).await?);
     page.schedules.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    page.schedules.truncate(limit);
-    Ok(page)
+    Ok(SchedulePage { now, is_last, ..page })
 }
 
-/// The next schedules of a shard by name, behind `after`; none at its end.
-pub async fn read_behind(shards: &Shards, shard: Shard, after: Bytes) -> Result<Vec<ReadSchedule>> {
-    Ok(list_in(shards, &[shard], after, PAGE, "").await?.1)
-}
-
-/// Schedules of a group of shards by name, or the only one, and the clock of the server.
-async fn list_in(
+/// The names of the next schedules of each shard of a group, and the clock of the server.
+async fn names_in(
     shards: &Shards,
     group: &[Shard],
     after: Bytes,
     limit: usize,
-    only: &str,
-) -> Result<(Timestamp, Vec<ReadSchedule>)> {
-    let call = shards.read(Script::ListSchedules, group, keys(shards, group, |keys| [&keys.schedules]));
-    let call = call.arg(shards.now_arg()).bytes_arg(after).arg(count_arg(limit)).arg(only);
+) -> Result<(Timestamp, Vec<ScheduleName>)> {
+    let call = list_call(shards, group).arg("names").bytes_arg(after).arg(count_arg(limit));
     let mut reply = Reply::new(shards.call(call).await?)?;
     let now = Timestamp::from_millis(reply.int()?);
-    Ok((now, decode_schedules(reply)?))
+    // `linger verify` names those that are no names.
+    let names = reply.texts()?.into_iter().filter_map(|name| ScheduleName::parse(&name).ok());
+    Ok((now, names.collect()))
+}
+
+/// Schedules of a shard.
+async fn read_named(shards: &Shards, shard: Shard, names: &[ScheduleName]) -> Result<SchedulePage> {
+    let call = list_call(shards, &[shard]).arg("these");
+    let call = names.iter().fold(call, |call, name| call.arg(name.as_str()));
+    let mut reply = Reply::new(shards.call(call).await?)?;
+    let now = Timestamp::from_millis(reply.int()?);
+    Ok(readable((now, decode_schedules(reply)?)))
+}
+
+/// The next schedules of a shard by name, behind `after`; none at its end.
+pub async fn read_behind(shards: &Shards, shard: Shard, after: Bytes) -> Result<Vec<ReadSchedule>> {
+    let call = list_call(shards, &[shard]).arg("all").bytes_arg(after).arg(count_arg(PAGE));
+    let mut reply = Reply::new(shards.call(call).await?)?;
+    reply.int()?;
+    decode_schedules(reply)
+}
+
+fn list_call(shards: &Shards, group: &[Shard]) -> ScriptCall {
+    let keys = keys(shards, group, |keys| [&keys.schedules]);
+    shards.read(Script::ListSchedules, group, keys).arg(shards.now_arg())
 }
 
 /// See [`crate::store::ScheduleStore::schedule_count`].
@@ -90,13 +117,18 @@ async fn count_in(shards: &Shards, group: &[Shard]) -> Result<usize> {
 pub async fn due(shards: &Shards, limit: usize) -> Result<SchedulePage> {
     let groups = shards.groups();
     let of_shard = limit.div_ceil(usize::from(shards.keys.count()));
-    Ok(join(try_join_all(groups.iter().map(|group| due_in(shards, group, of_shard))).await?))
+    let parts = groups.iter().map(|group| shards.observe(group[0], due_in(shards, group, of_shard)));
+    let (read, failed): (Vec<_>, Vec<_>) = join_all(parts).await.into_iter().partition(Result::is_ok);
+    match failed.into_iter().next() {
+        Some(Err(error)) if read.is_empty() => Err(error),
+        _ => Ok(join(read.into_iter().flatten().collect())),
+    }
 }
 
 async fn due_in(shards: &Shards, group: &[Shard], limit: usize) -> Result<SchedulePage> {
     let keys = keys(shards, group, |keys| [&keys.agenda, &keys.schedules]);
     let call = shards.read(Script::DueSchedules, group, keys).arg(shards.now_arg()).arg(count_arg(limit));
-    let mut reply = Reply::new(shards.call(call).await?)?;
+    let mut reply = Reply::new(shards.call(shards.short_retry_in_cluster(call)).await?)?;
     let (now, next) = (Timestamp::from_millis(reply.int()?), reply.text()?);
     let next = next.parse().ok().map(|next| Timestamp::from_millis(next).since(now));
     Ok(SchedulePage { next_in: next, ..readable((now, decode_schedules(reply)?)) })
@@ -106,7 +138,8 @@ async fn due_in(shards: &Shards, group: &[Shard], limit: usize) -> Result<Schedu
 fn join(pages: Vec<SchedulePage>) -> SchedulePage {
     let now = pages.iter().map(|page| page.now).min().unwrap_or(Timestamp::from_millis(0));
     let next_in = pages.iter().filter_map(|page| page.next_in).min();
-    SchedulePage { schedules: pages.into_iter().flat_map(|page| page.schedules).collect(), now, next_in }
+    let schedules = pages.into_iter().flat_map(|page| page.schedules).collect();
+    SchedulePage { schedules, now, is_last: true, next_in }
 }
 
 /// See [`crate::store::ScheduleStore::change_schedules`].
@@ -282,9 +315,8 @@ fn decode_schedule(name: &[u8], stored: &Bytes) -> Option<StoredSchedule> {
 
 /// The schedules that can be read. `linger verify` names the others.
 fn readable((now, schedules): (Timestamp, Vec<ReadSchedule>)) -> SchedulePage {
-    let unreadable = |name: &Bytes| tracing::error!(?name, "the schedule cannot be read; it does not run");
-    let schedules = schedules.into_iter().filter_map(|schedule| schedule.inspect_err(unreadable).ok());
-    SchedulePage { schedules: schedules.collect(), now, next_in: None }
+    let schedules = schedules.into_iter().filter_map(ReadSchedule::ok);
+    SchedulePage { schedules: schedules.collect(), now, is_last: true, next_in: None }
 }
 
 /// The faults of a shard's schedules and of its agenda, without the shard's number.

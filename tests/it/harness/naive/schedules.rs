@@ -18,7 +18,7 @@ impl Naive {
     ) -> SchedulePage {
         let found =
             found.map(|(name, content)| StoredSchedule { name: name.clone(), content: content.clone() });
-        SchedulePage { schedules: found.collect(), now: self.clock.now(), next_in: None }
+        SchedulePage { schedules: found.collect(), now: self.clock.now(), is_last: true, next_in: None }
     }
 
     fn change_schedule(&self, content: &mut Content, change: ScheduleChange) -> ScheduleOutcome {
@@ -73,7 +73,8 @@ impl ScheduleStore for Naive {
     async fn schedules(&self, after: Option<&ScheduleName>, limit: usize) -> Result<SchedulePage> {
         let content = self.content();
         let behind = content.schedules.iter().filter(|(name, _)| after.is_none_or(|after| *name > after));
-        Ok(self.schedule_page(behind.take(limit)))
+        let page = self.schedule_page(behind.take(limit));
+        Ok(SchedulePage { is_last: page.schedules.len() < limit, ..page })
     }
 
     async fn schedule_count(&self) -> Result<usize> {
