@@ -11,7 +11,7 @@ pub enum Scope {
     Work,
     /// For reading: jobs, topics, dead letters, metrics.
     Read,
-    /// For operators: settings, pauses, purges, requeues. Includes the other three scopes.
+    /// For operators: settings, schedules, pauses, purges, requeues. Includes the other three scopes.
     Admin,
 }
 

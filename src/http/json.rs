@@ -68,7 +68,7 @@ impl<'a> ObjectWriter<'a> {
     }
 
     /// Bytes that already are JSON.
-    pub fn raw(&mut self, name: &'static str, json: &[u8]) {
+    pub fn raw(&mut self, name: &str, json: &[u8]) {
         self.name(name);
         self.out.extend_from_slice(json);
     }

@@ -54,7 +54,7 @@ fn table() -> [Route; 54] {
         post("/bulk/{id}/stop", Of(Admin), bulk::stop),
         get("/schedules", Of(Read), schedules::list),
         get("/schedules/{name}", Of(Read), schedules::get),
-        put("/schedules/{name}", Of(Admin), schedules::put),
+        put("/schedules/{name}", Of(Admin), schedules::put).with_large_body(),
         delete("/schedules/{name}", Of(Admin), schedules::delete),
         get("/schedules/{name}/next", Of(Read), schedules::next),
         post("/schedules/{name}/pause", Of(Admin), schedules::pause),
@@ -301,6 +301,9 @@ mod tests {
             ("/jobs/a/cancel", "DELETE /jobs/{id}"),
             ("/jobs/a/snooze", "PATCH /jobs/{id}"),
             ("/jobs/a/history", "GET /jobs/{id}"),
+            ("/schedule", "/schedules/{name}"),
+            ("/crons/a", "/schedules/{name}"),
+            ("/schedules/a/trigger", "POST /schedules/{name}/run"),
             ("/nowhere", "see /openapi.yaml"),
             ("/jobs/", "without the slash at its end"),
             ("/jobs//finish", "single slashes"),
@@ -312,6 +315,7 @@ mod tests {
             assert!(!hint_of_dashboard, "{path} names a dashboard that is off");
         }
         assert_names_routes(unknown_path::method_hint("/topics"));
+        assert_names_routes(unknown_path::method_hint("/schedules"));
         assert_eq!(unknown_path::method_hint("/jobs"), "");
     }
 

@@ -8,6 +8,7 @@ const UNKNOWN: &str = "this path is not part of the API";
 const ADD: &str = "a job is added by POST /jobs";
 const POP: &str = "a job is popped by POST /topics/{topic}/pop, jobs of several topics by POST /batch/pop";
 const HEALTH: &str = "the health of the server is at /livez and /readyz";
+const SCHEDULES: &str = "schedules of recurring jobs are at /schedules and /schedules/{name}";
 const DEAD: &str = "dead letters are at /topics/{topic}/dead";
 
 /// The detail of the error for `path`. Without a dashboard, none is named.
@@ -30,6 +31,7 @@ pub fn detail(path: &str, has_dashboard: bool) -> Cow<'static, str> {
 pub fn method_hint(pattern: &str) -> &'static str {
     match pattern {
         "/topics" => "; a topic exists once it has a job, and PUT /topics/{topic} sets its settings",
+        "/schedules" => "; a schedule is made by PUT /schedules/{name}",
         _ => "",
     }
 }
@@ -44,7 +46,7 @@ fn hint(segments: &[&str], has_dashboard: bool) -> Option<&'static str> {
         }
         ["info" | "about"] => "the versions and limits of the server are at /version",
         ["api" | "v1" | "v2" | "rest", ..] => "paths begin with the resource, as in /jobs and /topics",
-        ["push" | "publish" | "enqueue" | "add" | "send" | "schedule"] => ADD,
+        ["push" | "publish" | "enqueue" | "add" | "send"] => ADD,
         ["pop" | "reserve" | "consume" | "receive" | "fetch" | "poll"] => POP,
         ["dead" | "dlq" | "failed"] => DEAD,
         ["batch", ..] => {
@@ -54,11 +56,16 @@ fn hint(segments: &[&str], has_dashboard: bool) -> Option<&'static str> {
             "topics are at /topics and /topics/{topic}"
         }
         ["job" | "tasks" | "task" | "messages" | "message", ..] => "jobs are at /jobs and /jobs/{id}",
+        ["schedule" | "cron" | "crons" | "crontab" | "recurring", ..] => SCHEDULES,
+        ["schedules", _, "trigger" | "fire" | "execute"] => {
+            "a schedule runs out of turn by POST /schedules/{name}/run"
+        }
         ["topics", _, step, ..] => return topic_hint(step),
         ["jobs", _, step] => return job_hint(step),
-        ["jobs" | "topics" | "bulk" | "timeline" | "stats" | "whoami" | "version" | "metrics" | "ui"] => {
-            "paths are in lower case"
-        }
+        [
+            "jobs" | "topics" | "schedules" | "bulk" | "timeline" | "stats" | "whoami" | "version"
+            | "metrics" | "ui",
+        ] => "paths are in lower case",
         _ => return None,
     })
 }

@@ -2,7 +2,7 @@
 
 use super::ended::Ended;
 use crate::{
-    job::{CallHeaders, SigningSecret, State, Timestamp, Topic},
+    job::{CallHeaders, ScheduleName, SigningSecret, State, Timestamp, Topic},
     store::{self, Refusal},
 };
 
@@ -169,6 +169,9 @@ pub enum Error {
         /// Most schedules.
         limit: usize,
     },
+    /// The job of a schedule is refused since a setting was changed; nothing happened.
+    #[error("the job of the schedule is refused since a setting was changed: {0}; change the schedule")]
+    TemplateRefused(String),
     /// The server is shutting down; nothing happened, but a purge may have deleted a part of its jobs.
     #[error("the server is shutting down; send this again to another one, or once it is back")]
     Draining,
@@ -218,6 +221,11 @@ pub enum HiddenHeaders {
 }
 
 impl Error {
+    /// A change of a schedule was tried many times, and others were faster each time; nothing happened.
+    pub(super) fn keeps_changing(schedule: &ScheduleName) -> Self {
+        Self::Unavailable(format!("schedule {schedule} keeps changing"))
+    }
+
     /// The stable code of the API.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -250,6 +258,7 @@ impl Error {
             Self::ScheduleExists => "schedule_exists",
             Self::RevisionDiffers { .. } => "revision_differs",
             Self::TooManySchedules { .. } => "too_many_schedules",
+            Self::TemplateRefused(_) => "invalid_job",
             Self::Draining => "draining",
             Self::Unavailable(_) | Self::Refused { .. } | Self::Damaged(_) | Self::Stopped(_) => {
                 "store_unavailable"

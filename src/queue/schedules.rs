@@ -173,12 +173,12 @@ impl Queue {
             if let Some(view) = readable(scope, page)? {
                 in_scope(scope, Some(&view))?;
             }
-            let Some(stored) = stored else { break };
+            let Some(stored) = stored else { return Err(Error::ScheduleNotFound) };
             if self.replace_schedule(name, Some(stored), None).await? {
                 return Ok(());
             }
         }
-        Err(Error::ScheduleNotFound)
+        Err(Error::keeps_changing(name))
     }
 
     /// Pauses a schedule: it has no runs until it is resumed.
@@ -218,7 +218,7 @@ impl Queue {
         read: TemplateReader,
     ) -> Result<AddOutcome> {
         let ScheduleView { spec, .. } = self.schedule(scope, name).await?;
-        let template = read(&spec.template, &self.limits).map_err(Error::Damaged)?;
+        let template = read(&spec.template, &self.limits).map_err(Error::TemplateRefused)?;
         let id = JobId::parse(&format!("run:{name}:{id}")).map_err(|_| {
             Error::Damaged(format!("schedule {name} has a run of a longer id than there may be"))
         })?;
@@ -251,7 +251,7 @@ impl Queue {
                 return Ok(ScheduleView { name: name.clone(), spec, state, now });
             }
         }
-        Err(Error::Unavailable(format!("schedule {name} keeps changing")))
+        Err(Error::keeps_changing(name))
     }
 
     /// Replaces the content of a schedule. Returns `false` if it is another one than expected.

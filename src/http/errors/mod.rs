@@ -286,6 +286,11 @@ impl Problem {
         self.0.code
     }
 
+    /// What is wrong and how to fix it.
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
     /// The underlying error, for the log only.
     pub fn cause(&self) -> Option<&str> {
         self.0.cause.as_deref()

@@ -68,7 +68,8 @@ impl From<Error> for Problem {
             | Error::ScheduleNotFound
             | Error::ScheduleExists
             | Error::RevisionDiffers { .. }
-            | Error::TooManySchedules { .. } => {}
+            | Error::TooManySchedules { .. }
+            | Error::TemplateRefused(_) => {}
         }
         problem
     }
@@ -102,6 +103,7 @@ fn status_of(error: &Error) -> StatusCode {
         Error::ReceiptRequired
         | Error::CallbackNotAllowed { .. }
         | Error::HiddenHeaders { .. }
+        | Error::TemplateRefused(_)
         | Error::ExpiresFirst => StatusCode::UNPROCESSABLE_ENTITY,
         Error::TooManyWaiting { .. }
         | Error::Busy { .. }
@@ -131,7 +133,7 @@ mod tests {
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 34] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 39] {
         let cause = || "cause".to_owned();
         let ended = Ended { how: EndKind::Finished, at: Timestamp::from_millis(0), by: None };
         let ended = Error::JobEnded(ended);
@@ -163,6 +165,11 @@ mod tests {
             (Error::TooManyOperations { limit: 4, is_dry_run: false, of_caller: true }, 409, None),
             (Error::OperationNotFound, 404, None),
             (Error::OperationExists, 409, None),
+            (Error::ScheduleNotFound, 404, None),
+            (Error::ScheduleExists, 409, None),
+            (Error::RevisionDiffers { expected: 1, revision: 2 }, 412, None),
+            (Error::TooManySchedules { limit: 1 }, 409, None),
+            (Error::TemplateRefused(cause()), 422, None),
             (Error::Draining, 503, Some("5")),
             (Error::Unavailable(cause()), 503, Some("1")),
             (Error::Refused { reason: cause(), cause: cause() }, 503, Some("1")),

@@ -9,7 +9,7 @@ use axum::{http::StatusCode, response::Response};
 use serde_json::value::RawValue;
 
 use super::{
-    fields::Fields,
+    fields::{self, Fields},
     values::{self, ParseResult},
 };
 use crate::{
@@ -170,6 +170,19 @@ pub fn write_callback(object: &mut ObjectWriter<'_>, callback: &Callback) {
     }
     if let Some(timeout) = callback.timeout {
         object.seconds("timeout", timeout);
+    }
+}
+
+/// Writes the callback of a request as it was given, with hidden values of headers.
+pub(super) fn write_given(object: &mut ObjectWriter<'_>, callback: &RawValue) {
+    for (name, raw) in fields::accepted_entries(callback) {
+        match (&*name, raw.get()) {
+            (_, "null") => {}
+            ("headers", _) => object.object("headers", |headers| {
+                fields::accepted_entries(raw).iter().for_each(|(name, _)| headers.text(name, HIDDEN));
+            }),
+            (name, json) => object.raw(name, json.as_bytes()),
+        }
     }
 }
 

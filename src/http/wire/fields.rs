@@ -66,6 +66,12 @@ pub fn parse_document(bytes: &[u8]) -> Result<Fields<'_>, ObjectError> {
     Fields::from_text(text, String::new(), MAX_FAULTS, not_json)
 }
 
+/// Every field of an object that was accepted before, with its name.
+pub fn accepted_entries(raw: &RawValue) -> Vec<(Cow<'_, str>, &RawValue)> {
+    let fields = Fields::parse(raw, String::new(), MAX_FAULTS);
+    fields.map_or_else(|_| Vec::new(), |mut fields| fields.take_entries())
+}
+
 impl<'a> Fields<'a> {
     /// Reads `raw`, whose JSON Pointer is `pointer`. At most `max_faults` of its faults will be listed.
     pub fn parse(raw: &'a RawValue, pointer: String, max_faults: usize) -> Result<Self, ObjectError> {

@@ -167,8 +167,16 @@ const CALLED: &[(Names, Names, &str)] = &[
     ),
     (&["consumer", "consumerid", "clientid", "workerid", "workername", "hostname"], &["worker"], ""),
     (&["nexttoken", "pagetoken", "page", "offset", "after", "marker", "nextcursor"], &["cursor"], ""),
-    (&["since", "start", "begin", "starttime"], &["from"], ""),
-    (&["until", "end", "endtime", "before"], &["to"], ""),
+    (&["since", "start", "begin", "starttime", "startdate", "startat", "startsat"], &["from", "start"], ""),
+    (&["until", "end", "endtime", "before", "enddate", "endsat"], &["to", "end"], ""),
+    (&["pattern", "crontab", "cronexpression", "expression", "schedule"], &["cron"], ""),
+    (&["interval", "period", "frequency", "repeat", "repeatevery"], &["every"], ""),
+    (&["tz", "zone"], &["time_zone"], ""),
+    (&["concurrencypolicy", "concurrency", "allowoverlap", "overlappolicy"], &["overlap"], ""),
+    (&["misfire", "misfirepolicy", "catchup", "backfill"], &["missed"], ""),
+    (&["startingdeadlineseconds", "catchupwindow", "misfiregracetime"], &["missed_within"], ""),
+    (&["splay", "randomdelay", "randomdelaysec"], &["jitter"], ""),
+    (&["task", "message", "template", "payload", "args", "body"], &["job"], ""),
     (&["status"], &["state"], ""),
     (
         &[
@@ -204,7 +212,7 @@ const MISSING: &[(Names, &str, &str)] = &[
     (
         &["cron", "repeat", "recurring", "recurrence", "every", "schedule", "interval", "period", "rrule"],
         "max_attempts",
-        "a job is done once; add the next one when it is finished",
+        "a job is done once; PUT /schedules/{name} makes a schedule, which adds a job for each run",
     ),
     (
         &["headers", "attributes", "messageattributes", "metadata", "meta", "tags", "labels", "properties"],

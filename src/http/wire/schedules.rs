@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::{
+    callbacks,
     fields::{self, Fields},
     requests::{self, close, job_definition, open},
     responses::write_next_cursor,
@@ -33,7 +34,7 @@ const SHOWN_RUNS: usize = 3;
 /// The body of a PUT: what is asked of the schedule, and what its jobs are.
 pub fn schedule(bytes: &Bytes, limits: &Limits) -> Result<(ScheduleSpec, NewJob), Problem> {
     let mut fields = open(fields::parse_document(bytes), Problem::invalid_request)?;
-    fields.refuse("topic", "belongs into job");
+    fields.refuse("topic", "belongs in job");
     fields.refuse("name", "is the last part of the path");
     let recurrence = RecurrenceFields {
         cron: fields.optional("cron", |raw| values::text(raw).map(Into::into)),
@@ -59,7 +60,7 @@ pub fn schedule(bytes: &Bytes, limits: &Limits) -> Result<(ScheduleSpec, NewJob)
 
 /// Reads a template: a [`TemplateReader`](crate::queue::TemplateReader).
 pub fn read_template(template: &str, limits: &Limits) -> Result<NewJob, String> {
-    read_job(template, "", limits).map_err(|problem| format!("{problem:?}"))
+    read_job(template, "", limits).map_err(|problem| problem.detail().to_owned())
 }
 
 /// Reads the job of a schedule.
@@ -179,7 +180,7 @@ fn write(object: &mut ObjectWriter<'_>, view: &ScheduleView) {
     if let Some(within) = spec.missed.within() {
         object.seconds("missed_within", within);
     }
-    object.raw("job", spec.template.as_bytes());
+    object.object("job", |job| write_template(job, &spec.template));
     object.number("revision", state.revision);
     object.text("state", state_of(view));
     write_next(object, view, SHOWN_RUNS);
@@ -200,6 +201,20 @@ fn write(object: &mut ObjectWriter<'_>, view: &ScheduleView) {
         object.number("overlap", state.counts.overlapped);
         object.number("missed", state.counts.missed);
     });
+}
+
+/// Writes a template as it was given, but for the values of headers, which are credentials, and without fields that are `null`,
+/// which count as left out.
+fn write_template(object: &mut ObjectWriter<'_>, template: &str) {
+    let Ok(raw) = serde_json::from_str::<&RawValue>(template) else { return };
+    for (name, raw) in fields::accepted_entries(raw) {
+        match (&*name, raw.get()) {
+            ("body", body) => object.raw("body", body.as_bytes()),
+            (_, "null") => {}
+            ("callback", _) => object.object("callback", |object| callbacks::write_given(object, raw)),
+            (name, json) => object.raw(name, json.as_bytes()),
+        }
+    }
 }
 
 /// What the schedule does now.

@@ -7,6 +7,7 @@ use crate::{
         edge::{HttpOptions, MAX_SMALL_REQUEST_BYTES, MIN_BODY_RATE},
         json,
     },
+    job::schedule::zone_database_version,
     queue::{EngineInfo, Limits},
 };
 
@@ -18,6 +19,7 @@ pub fn response(engine: &EngineInfo, queue: &Limits, server: &HttpOptions) -> Re
         object.text("engine", engine.engine);
         object.text("engine_version", &engine.version);
         object.text("durability", &engine.durability);
+        object.text("zone_database", zone_database_version());
         object.object("limits", |limits| {
             limits.object("queue", |limits| {
                 limits.number("max_body", queue.max_body);

@@ -272,7 +272,7 @@ impl Queue {
         now: Timestamp,
         read: TemplateReader,
     ) -> super::Result<(ScheduleRun, ScheduleState)> {
-        let template = read(&content.spec.template, &self.limits).map_err(Error::Damaged)?;
+        let template = read(&content.spec.template, &self.limits).map_err(Error::TemplateRefused)?;
         let id = self.store.run_id(name, run.id.as_str());
         let job = self.resolve(NewJob { id: Some(id.clone()), due: Due::At(run.due_at), ..template })?;
         let previous = content.state.last_job.clone().and_then(|previous| match run.overlap {

@@ -34,7 +34,7 @@ async fn every_path_allows_only_the_documented_methods() {
         if documented.contains("GET") && !path.ends_with("/pop") {
             documented.insert("HEAD");
         }
-        let target = path.replace("{id}", "a").replace("{topic}", "t");
+        let target = path.replace("{id}", "a").replace("{topic}", "t").replace("{name}", "n");
         let response = api.call("BREW", &target).send().await.expect(405);
         let allowed: BTreeSet<_> = response.header("allow").split(", ").collect();
         assert_eq!(allowed, documented, "{path}");
@@ -80,6 +80,7 @@ async fn every_documented_success_of_every_operation_occurs(engine: Engine) {
     topics(&api).await;
     dead_letters(&api).await;
     bulk(&api).await;
+    schedules(&api).await;
     for page in [
         "/whoami",
         "/stats",
@@ -180,4 +181,19 @@ async fn bulk(api: &Api) {
     api.get("/bulk").await.expect(200);
     api.get("/bulk/r").await.expect(200);
     api.post("/bulk/r/stop").await.expect(200);
+}
+
+async fn schedules(api: &Api) {
+    let schedule = r#"{"cron":"@daily","job":{"topic":"night"}}"#;
+    api.send("PUT", "/schedules/nightly", schedule).await.expect(201);
+    api.send("PUT", "/schedules/nightly", schedule).await.expect(200);
+    api.get("/schedules").await.expect(200);
+    api.get("/schedules/nightly").await.expect(200);
+    api.get("/schedules/nightly/next?count=1").await.expect(200);
+    for step in ["pause", "resume"] {
+        api.post(&format!("/schedules/nightly/{step}")).await.expect(200);
+    }
+    api.send("POST", "/schedules/nightly/run", r#"{"id":"a"}"#).await.expect(201);
+    api.send("POST", "/schedules/nightly/run", r#"{"id":"a"}"#).await.expect(200);
+    api.delete("/schedules/nightly").await.expect(204);
 }

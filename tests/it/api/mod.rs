@@ -30,6 +30,8 @@ mod patching;
 mod popping;
 mod request_bodies;
 mod reservations;
+mod schedule_requests;
+mod schedules;
 mod settling;
 mod stats;
 mod timeline;

@@ -70,6 +70,8 @@ async fn the_version_names_the_engine_and_its_durability(engine: Engine) {
     let version = api.get("/version").await.expect(200).json();
     assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
     assert!(!text(&version["durability"]).is_empty());
+    let zone_database = text(&version["zone_database"]);
+    assert!(zone_database.len() == 5 && zone_database.starts_with("20"), "{zone_database}");
     let (queue, server) = (&version["limits"]["queue"], &version["limits"]["server"]);
     assert_eq!((&queue["max_body"], &queue["max_wait"]), (&262_144.into(), &60.into()));
     assert_eq!(server["max_request_bytes"], 8_388_608);

@@ -27,15 +27,17 @@ enum TopicSource {
     Job,
     /// By the id of a bulk operation. One of another topic is answered 404.
     Bulk,
+    /// By the name of a schedule. One whose jobs go to another topic is answered 404.
+    Schedule,
     /// In items, each of which has its own status.
     Items(u16),
     /// Nowhere: it concerns no topic, or all of them.
     None,
 }
-use TopicSource::{Bulk, Items, Job, None as NoTopic, Topic};
+use TopicSource::{Bulk, Items, Job, None as NoTopic, Schedule, Topic};
 
 /// One request per operation, all of the topic `orders`. `RECEIPT` stands for the receipt of the job `held`.
-const CALLS: [(&str, &str, &str, TopicSource); 46] = [
+const CALLS: [(&str, &str, &str, TopicSource); 54] = [
     ("addJob", "/jobs", r#"{"topic":"orders","id":"new"}"#, Topic),
     ("listJobs", "/jobs?topic=orders", "", Topic),
     ("getJob", "/jobs/held", "", Job),
@@ -59,6 +61,14 @@ const CALLS: [(&str, &str, &str, TopicSource); 46] = [
     ("listBulkOperations", "/bulk", "", NoTopic),
     ("getBulkOperation", "/bulk/known", "", Bulk),
     ("stopBulkOperation", "/bulk/known/stop", "", Bulk),
+    ("listSchedules", "/schedules", "", NoTopic),
+    ("getSchedule", "/schedules/known", "", Schedule),
+    ("putSchedule", "/schedules/known", r#"{"every":"1h","job":{"topic":"orders","body":1}}"#, Topic),
+    ("deleteSchedule", "/schedules/known", "", Schedule),
+    ("listNextRuns", "/schedules/known/next", "", Schedule),
+    ("pauseSchedule", "/schedules/known/pause", "", Schedule),
+    ("resumeSchedule", "/schedules/known/resume", "", Schedule),
+    ("runSchedule", "/schedules/known/run", "", Schedule),
     ("getTimeline", "/timeline?topic=orders", "", Topic),
     ("getStats", "/stats", "", NoTopic),
     ("listTopics", "/topics", "", NoTopic),
@@ -159,6 +169,9 @@ impl Row<'_> {
                 Bulk => {
                     assert!(status == 404 && body.contains(r#""code":"operation_not_found""#), "{context}")
                 }
+                Schedule => {
+                    assert!(status == 404 && body.contains(r#""code":"schedule_not_found""#), "{context}")
+                }
                 Items(item) => assert_eq!(response.json()["results"][0]["status"], item, "{context}"),
                 NoTopic => {}
             }
@@ -186,12 +199,12 @@ impl Row<'_> {
     }
 }
 
-/// A server with a job of `orders` in each state.
+/// A server with a job of `orders` in each state, and a schedule of such jobs.
 struct TestServer {
     api: Api,
     /// The receipt of the job `held`.
     receipt: String,
-    /// All jobs before the first call.
+    /// All jobs and schedules before the first call.
     before: Vec<Value>,
 }
 
@@ -212,6 +225,9 @@ impl TestServer {
         let known = r#"{"id":"known","action":"requeue","filter":{"topic":"orders","id_prefix":"none"},
             "dry_run":false,"limit":1}"#;
         server.post("/bulk", known).await;
+        let schedule = r#"{"every":"1h","job":{"topic":"orders"}}"#;
+        let made = with(server.api.call("PUT", "/schedules/known"), "admin").json(schedule).send().await;
+        made.expect(201);
         let (orders, id) = (topic("orders"), SecretId([1; 8]));
         server.api.store.add_secret(&orders, signing_secret(id, SigningKey::generate())).await.expect("adds");
         server.before = server.jobs().await;
@@ -225,10 +241,12 @@ impl TestServer {
         response.json()
     }
 
-    /// All members of every job that can exist.
+    /// All members of every job that can exist, and of every schedule.
     async fn jobs(&self) -> Vec<Value> {
         let mut jobs = Vec::new();
-        for target in ["/jobs/dead", "/jobs/held", "/jobs/ready", "/jobs/waiting", "/jobs/new", "/topics"] {
+        for target in
+            ["/jobs/dead", "/jobs/held", "/jobs/ready", "/jobs/waiting", "/jobs/new", "/topics", "/schedules"]
+        {
             let mut job = with(self.api.call("GET", target), "admin").send().await.json();
             if let Some(problem) = job.as_object_mut() {
                 problem.remove("request_id");

@@ -8,10 +8,11 @@ use crate::harness::{
     stores::Engine,
 };
 
-const TOKENS: [(&str, &[Scope], &[&str]); 3] = [
+const TOKENS: [(&str, &[Scope], &[&str]); 4] = [
     ("ops", &[Scope::Admin], &[]),
     ("shop", &[Scope::Add, Scope::Work], &["orders-*"]),
     ("reader", &[Scope::Read], &["sms", "orders-*"]),
+    ("manager", &[Scope::Admin], &["orders-*"]),
 ];
 
 async fn send(
@@ -61,7 +62,51 @@ on_every_engine!(
     a_finish_requires_its_receipt,
     a_client_is_named_by_its_token,
     a_list_of_topics_shows_only_those_of_the_token,
+    a_schedule_belongs_to_the_topic_of_its_jobs,
 );
+
+async fn a_schedule_belongs_to_the_topic_of_its_jobs(api: Api) {
+    let of = |topic: &str| format!(r#"{{"every":"1h","job":{{"topic":"{topic}"}}}}"#);
+    send(&api, "ops", "PUT", "/schedules/mail", &of("mail")).await.expect(201);
+    for name in ["a", "z"] {
+        send(&api, "manager", "PUT", &format!("/schedules/{name}"), &of("orders-eu")).await.expect(201);
+    }
+    send(&api, "manager", "PUT", "/schedules/new", &of("mail")).await.expect_problem(403, "forbidden");
+    let taken = send(&api, "manager", "PUT", "/schedules/mail", &of("orders-eu")).await;
+    let problem = taken.expect_problem(409, "schedule_exists");
+    assert!(!problem.to_string().contains("1h") && problem.get("state").is_none(), "{problem}");
+    // Moving a schedule to another topic needs both.
+    send(&api, "manager", "PUT", "/schedules/a", &of("mail")).await.expect_problem(403, "forbidden");
+    send(&api, "manager", "PUT", "/schedules/a", &of("orders-us")).await.expect(200);
+    for (method, path) in [
+        ("GET", ""),
+        ("GET", "/next"),
+        ("DELETE", ""),
+        ("POST", "/pause"),
+        ("POST", "/resume"),
+        ("POST", "/run"),
+    ] {
+        let foreign = send(&api, "manager", method, &format!("/schedules/mail{path}"), "").await;
+        foreign.expect_problem(404, "schedule_not_found");
+    }
+    let names = async |token: &str, query: &str| {
+        let page = send(&api, token, "GET", &format!("/schedules{query}"), "").await.expect(200).json();
+        let names = page["schedules"].as_array().expect("a list").iter();
+        (
+            names.map(|schedule| text(&schedule["name"]).to_owned()).collect::<Vec<_>>(),
+            page.get("next_cursor").cloned(),
+        )
+    };
+    assert_eq!(names("ops", "").await.0, ["a", "mail", "z"]);
+    assert_eq!(names("reader", "").await, (vec!["a".to_owned(), "z".to_owned()], None));
+    let (first, cursor) = names("reader", "?limit=1").await;
+    assert_eq!(first, ["a"]);
+    let cursor = cursor.expect("there may be more");
+    assert_eq!(names("reader", &format!("?limit=1&cursor={}", text(&cursor))).await.0, ["z"]);
+    send(&api, "shop", "GET", "/schedules", "").await.expect_problem(403, "forbidden");
+    let mail = send(&api, "ops", "GET", "/schedules/mail", "").await.expect(200).json();
+    assert_eq!((&mail["revision"], &mail["state"]), (&1.into(), &"active".into()));
+}
 
 async fn every_item_of_a_batch_is_checked(api: Api) {
     let jobs = r#"{"jobs":[{"topic":"orders-eu","id":"a"},{"topic":"mail","id":"b"},{"topic":"bad topic"},{"topic":"orders-us","id":"c"}]}"#;
