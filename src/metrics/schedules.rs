@@ -17,7 +17,7 @@ use super::{
     labels::{MAX_TOPICS, shared_label},
 };
 
-/// What became of an occurrence.
+/// The outcome of an occurrence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OccurrenceEnd {
     /// It ran.
@@ -76,7 +76,7 @@ impl ScheduleMetrics {
         };
         registry.register(
             "linger_schedule_runs",
-            "Occurrences of schedules by what became of them",
+            "Occurrences of schedules by their outcome",
             metrics.runs.clone(),
         );
         registry.register(
@@ -86,7 +86,7 @@ impl ScheduleMetrics {
         );
         registry.register(
             "linger_schedule_late_seconds",
-            "From an occurrence to the first delivery of its job",
+            "From the due time of a run to the first delivery of its job",
             metrics.late.clone(),
         );
         metrics
@@ -113,7 +113,7 @@ impl ScheduleMetrics {
         self.problems.get_or_create(&ProblemLabel { schedule: self.label(schedule), problem }).inc();
     }
 
-    /// Records how long after its occurrence the job of a run was delivered for the first time.
+    /// Records how long after its due time the job of a run was delivered for the first time.
     pub fn delivered(&self, schedule: &str, late: Duration) {
         let label = ScheduleLabel { schedule: self.label(schedule) };
         self.late.get_or_create(&label).observe(late.as_secs_f64());

@@ -51,6 +51,12 @@ fn work(server: &Server) -> std::thread::JoinHandle<()> {
     call(server, "POST", "/topics/still/pause", json!({"delivery": true}));
     server.wait_for_state("expires", &json!("dead"));
     call(server, "POST", "/jobs/expires/finish", json!({ "receipt": late }));
+    call(server, "POST", "/topics/closed/pause", json!({"intake": true}));
+    for topic in ["tick", "closed"] {
+        let schedule = json!({"every": "1s", "job": {"topic": topic}});
+        call(server, "PUT", &format!("/schedules/{topic}"), schedule);
+    }
+    call(server, "GET", "/topics/tick/pop?wait=30s", Value::Null);
     // Nothing listens there. Ten failures in a row let an endpoint rest; two processes may share them.
     let callback = json!({"url": "http://127.0.0.1:10081/"});
     let jobs = (0..60).map(|n| json!({"topic": "calls", "id": format!("call-{n}"), "callback": callback}));
@@ -115,6 +121,8 @@ fn prometheus_scrapes_every_metric_that_alerts_and_board_use_and_the_documentati
         prometheus.wait_for(&format!("linger_jobs_timed_out_total{{job='{job}'}}"));
         prometheus.wait_for(&format!("linger_jobs_expired_total{{job='{job}'}}"));
         prometheus.wait_for(&format!("linger_topic_parked_polls{{job='{job}',topic='other'}}"));
+        prometheus.wait_for(&format!("linger_schedule_problems_total{{job='{job}',problem='waiting'}}"));
+        prometheus.wait_for(&format!("linger_schedule_late_seconds_count{{job='{job}'}}"));
         // Jobs and pauses are read every three seconds.
         prometheus.wait_for(&format!(
             "linger_topic_paused{{job='{job}'}} and on (job) linger_jobs{{topic='left'}} > 0"
@@ -196,7 +204,10 @@ fn check_board(prometheus: &Prometheus, shown: &BTreeSet<String>) {
             }
         }
     }
-    assert_eq!(rows, ["Health", "Flow by topic", "Punctuality", "Failures", "Workers", "Store", "Limits"]);
+    assert_eq!(
+        rows,
+        ["Health", "Flow by topic", "Punctuality", "Schedules", "Failures", "Workers", "Store", "Limits"]
+    );
     assert_eq!(empty, EMPTY_PANELS.map(|(title, _)| title.to_owned()).into());
     for variable in list(&board["templating"]["list"]).iter().filter(|variable| variable["type"] == "query") {
         let unknown: Vec<_> = metrics_in(text(&variable["definition"])).difference(shown).cloned().collect();
