@@ -52,6 +52,15 @@ func askedPause(response *http.Response) time.Duration {
 // isAbout tells whether this is a problem document of the server about a failure with this status.
 func (e *RefusedError) isAbout(status int) bool { return e.Code != "" && e.Status == status }
 
+// UnmarshalJSON reads a problem document, or that of an item of a batch. Where the server does not say, Retaken is true.
+func (e *RefusedError) UnmarshalJSON(data []byte) error {
+	type plain RefusedError
+	read := plain{Retaken: true}
+	err := json.Unmarshal(data, &read)
+	*e = RefusedError(read)
+	return err
+}
+
 // UnmarshalJSON reads a job of the API. It refuses an object without the members that every job has.
 func (j *Job) UnmarshalJSON(data []byte) error {
 	type plain Job

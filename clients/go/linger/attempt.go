@@ -17,6 +17,10 @@ func (r *run) attempt(given *Job, sent time.Time) {
 	}
 	done := make(chan outcome, 1)
 	arrived, renewed, isStarted, isLost := time.Now(), sent, false, false
+	// Whether the server says that the reservation timed out and no worker has had the job since. A finish still counts.
+	isTimedOut := false
+	// When a heartbeat was sent although the reservation was over, because the process was stopped meanwhile. Zero without one.
+	askedLate := time.Time{}
 	beat := r.heartbeats.plan(&job, lease, renewed, lease/3)
 	// The answer to a long poll may be old. The job is started once the reservation is known to last.
 	start := func() {
@@ -34,39 +38,59 @@ func (r *run) attempt(given *Job, sent time.Time) {
 	}
 	for isStarted || !isLost {
 		if !isLost && since(beat.from) >= beat.wait {
-			r.heartbeats.send(beat)
+			if sent := r.heartbeats.send(beat); askedLate.IsZero() && between(renewed, sent) >= lease {
+				askedLate = sent
+			}
 		}
 		select {
 		case ended := <-done:
 			r.heartbeats.drop(beat)
 			if !isLost {
-				if event, err := r.report(&job, ended, lease-since(renewed)); err != nil {
+				rest := lease - since(renewed)
+				if isTimedOut {
+					rest = lease
+				}
+				if event, err := r.report(&job, ended, rest); err != nil {
 					r.event(event, given, err)
 				}
 			}
 			return
 		case touch := <-beat.answer:
-			switch {
+			switch said := reservationAfter(touch.err); {
 			case isLost:
-			case touch.err == nil:
-				renewed = touch.sent
+			case said == reservationRenewed:
+				renewed, askedLate = touch.sent, time.Time{}
 				beat = r.heartbeats.plan(&job, lease, renewed, lease/3)
 				if !isStarted {
 					start()
 				}
-			case isGone(touch.err):
+			case said == reservationGone || said == reservationTimedOut && !isStarted:
 				lose(touch.err)
 			default:
-				pause := longer(shorter(lease/30, 5*time.Second), 50*time.Millisecond)
-				beat = r.heartbeats.plan(&job, lease, time.Now(), pause)
+				isTimedOut = isTimedOut || said == reservationTimedOut
+				beat = r.heartbeats.plan(&job, lease, time.Now(), touchPause(lease))
 			}
 		case <-time.After(shorter(longestWait, lease/60)):
 		}
-		isOver := isStarted && since(renewed) >= lease*9/10 || !isStarted && since(arrived) >= lease
-		if isOver && !isLost {
+		passed, isOver := since(renewed), false
+		switch {
+		case !isStarted:
+			isOver = since(arrived) >= lease
+		case passed >= lease:
+			// The process was stopped beyond the end of the reservation: the server is asked first.
+			isOver = !askedLate.IsZero() && since(askedLate) >= touchLimit(lease)
+		default:
+			isOver = passed >= lease*9/10
+		}
+		if isOver && !isLost && !isTimedOut {
 			lose(errors.New("no heartbeat got through"))
 		}
 	}
+}
+
+// touchPause is how long the worker waits after a heartbeat that failed.
+func touchPause(lease time.Duration) time.Duration {
+	return longer(shorter(lease/30, 5*time.Second), 50*time.Millisecond)
 }
 
 // report tells the server how a job ended, until it answers or the rest of the reservation is over. It returns the event of a
@@ -96,8 +120,10 @@ func (r *run) report(job *Job, ended outcome, rest time.Duration) (string, error
 	return "unanswered", err
 }
 
-// since is the time since a moment. The wall clock counts the time in suspend, too, which the other one leaves out.
-func since(moment time.Time) time.Duration {
-	now := time.Now()
-	return longer(now.Sub(moment), now.Round(0).Sub(moment.Round(0)))
+// since is the time since a moment.
+func since(moment time.Time) time.Duration { return between(moment, time.Now()) }
+
+// between is the time between two moments. The wall clock counts the time in suspend, too, which the other one leaves out.
+func between(from, to time.Time) time.Duration {
+	return longer(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

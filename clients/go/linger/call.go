@@ -28,6 +28,7 @@ type RefusedError struct {
 	Type       string        `json:"type"`
 	Detail     string        `json:"detail"` // the first fault, and how to correct it
 	RequestID  string        `json:"request_id"`
+	Retaken    bool          `json:"retaken"` // of lease_lost: whether a finish with this receipt would be refused, too
 	RetryAfter time.Duration `json:"-"`
 	Repeated   bool          `json:"-"` // an earlier try of this call may have taken effect
 }

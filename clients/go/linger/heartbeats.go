@@ -28,6 +28,7 @@ type heartbeat struct {
 	wait        time.Duration
 	limit       time.Duration // how long its answer may take
 	answer      chan touched  // gets one value
+	sent        time.Time     // zero before
 }
 
 // touched is the answer to a heartbeat.
@@ -55,9 +56,9 @@ type heartbeats struct {
 
 // plan has a heartbeat sent so long after a moment, or before along with another one.
 func (h *heartbeats) plan(job *Job, lease time.Duration, from time.Time, wait time.Duration) *heartbeat {
-	// Another one can follow in time if this one is not answered.
-	limit := longer(shorter(lease/10, 10*time.Second), 250*time.Millisecond)
-	beat := &heartbeat{job.ID, job.Receipt, from, wait, limit, make(chan touched, 1)}
+	beat := &heartbeat{
+		id: job.ID, receipt: job.Receipt, from: from, wait: wait, limit: touchLimit(lease), answer: make(chan touched, 1),
+	}
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.waiting[beat] = true
@@ -71,14 +72,16 @@ func (h *heartbeats) drop(beat *heartbeat) {
 	delete(h.waiting, beat)
 }
 
-// send sends a heartbeat that is due, unless another one has taken it along, and those that go with it.
-func (h *heartbeats) send(due *heartbeat) {
-	group, isSingle := h.take(due)
+// send sends a heartbeat that is due, unless another one has taken it along, and those that go with it. It returns when the
+// heartbeat was sent.
+func (h *heartbeats) send(due *heartbeat) time.Time {
+	group, sent, isSingle := h.take(due)
 	if !isSingle && len(group) > 1 {
 		go h.touchTogether(group)
-		return
+	} else {
+		h.sendAlone(group)
 	}
-	h.sendAlone(group)
+	return sent
 }
 
 func (h *heartbeats) sendAlone(group []*heartbeat) {
@@ -87,11 +90,11 @@ func (h *heartbeats) sendAlone(group []*heartbeat) {
 	}
 }
 
-func (h *heartbeats) take(due *heartbeat) (group []*heartbeat, isSingle bool) {
+func (h *heartbeats) take(due *heartbeat) (group []*heartbeat, sent time.Time, isSingle bool) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	if !h.waiting[due] {
-		return nil, false
+		return nil, due.sent, false
 	}
 	left := func(beat *heartbeat) time.Duration { return beat.wait - since(beat.from) }
 	for beat := range h.waiting {
@@ -104,10 +107,12 @@ func (h *heartbeats) take(due *heartbeat) (group []*heartbeat, isSingle bool) {
 		group = group[:mostBeats-1]
 	}
 	group = append(group, due)
+	sent = time.Now()
 	for _, beat := range group {
 		delete(h.waiting, beat)
+		beat.sent = sent
 	}
-	return group, !h.singleSince.IsZero() && since(h.singleSince) < singleFor
+	return group, sent, !h.singleSince.IsZero() && since(h.singleSince) < singleFor
 }
 
 // touch sends a heartbeat by a call of its own.
@@ -151,10 +156,32 @@ func (h *heartbeats) touchTogether(group []*heartbeat) {
 	}
 }
 
-// isGone tells whether this answer to a touch says that the reservation is over.
-func isGone(err error) bool {
-	code := Code(err)
-	return code == "job_not_found" || code == "lease_lost" || code == "not_reserved"
+// touchLimit is how long a heartbeat may take: another one can follow in time if it is not answered.
+func touchLimit(lease time.Duration) time.Duration {
+	return longer(shorter(lease/10, 10*time.Second), 250*time.Millisecond)
+}
+
+// reservation is what an answer to a touch says of it.
+type reservation int
+
+const (
+	reservationUnknown reservation = iota
+	reservationRenewed
+	reservationTimedOut // and no worker has had the job since: a finish still counts
+	reservationGone
+)
+
+func reservationAfter(err error) reservation {
+	var refused *RefusedError
+	switch code := Code(err); {
+	case err == nil:
+		return reservationRenewed
+	case code == "lease_lost" && errors.As(err, &refused) && !refused.Retaken:
+		return reservationTimedOut
+	case code == "job_not_found" || code == "lease_lost" || code == "not_reserved":
+		return reservationGone
+	}
+	return reservationUnknown
 }
 
 // isNotTaken tells whether the server, or a proxy before it, does not take this call for many jobs, and so may take one for each.

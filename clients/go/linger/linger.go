@@ -337,7 +337,7 @@ func (c *Client) pop(ctx context.Context, poll Poll, repeats repeats) ([]*Job, e
 	return jobs, nil
 }
 
-// Finish says that the work is done; the job is gone. The code lease_lost means that it came too late, and the job runs again.
+// Finish says that the work is done; the job is gone. The code lease_lost means that another worker has got it since.
 func (c *Client) Finish(ctx context.Context, id, receipt string) error {
 	return c.hold(ctx, id, "finish", map[string]any{"receipt": receipt}, nil)
 }

@@ -3,6 +3,7 @@ its own: it is sent when its job ends, and would have to wait for others."""
 from __future__ import annotations
 
 import inspect
+import math
 import queue
 import threading
 from typing import Any, Callable
@@ -10,7 +11,7 @@ from typing import Any, Callable
 from .calls import Error, NoAnswer, Refused, Scope
 from .client import Client, Job
 from .events import Events, describe, text_of
-from .heartbeats import GONE, Heartbeat, Heartbeats, is_gone, now
+from .heartbeats import GONE, Heartbeat, Heartbeats, Reservation, now, reservation_after
 
 # Waits stand still while the machine is suspended, so none is longer than this.
 LONGEST_WAIT = 0.5
@@ -31,6 +32,8 @@ class Attempt:
         self._id, self._receipt, self.lost, self._lease = job.id, job.receipt, job.lost, ttr or job.ttr
         self._reports, self._events = reports, events
         self._renewed = sent
+        # Whether the server says that the reservation timed out and no worker has had the job since. A finish still counts.
+        self._is_timed_out = False
         self._beat = Heartbeat(self._id, self._receipt, sent, 0, 0, self._touched)
         self._mail: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
 
@@ -48,6 +51,8 @@ class Attempt:
         to report, if there is one."""
         lease, arrived, is_started, is_lost = self._lease, now(), False, False
         touch_pause, wait = max(min(lease / 30, 5), 0.05), min(lease / 60, LONGEST_WAIT)
+        # When a heartbeat was sent although the reservation was over: the process was stopped meanwhile.
+        asked_late = math.inf
         while is_started or not is_lost:
             # The answer to a long poll may be old. The job is started once its reservation is known to last.
             if not is_started and now() < self._renewed + lease / 3:
@@ -55,6 +60,8 @@ class Attempt:
                 self._start(self._handle, self._not_started)
             if not is_lost and now() >= self._beat.due:
                 self._heartbeats.send(self._beat)
+                if self._beat.sent >= self._renewed + lease:
+                    asked_late = min(asked_late, self._beat.sent)
             try:
                 kind, value = self._mail.get(timeout=wait)
             except queue.Empty:
@@ -64,16 +71,18 @@ class Attempt:
             failure: Error | None = None
             if kind == "touched":
                 beat, failure = value
-                if failure is None:
-                    self._renewed = max(self._renewed, beat.sent)
+                said = reservation_after(failure)
+                if said is Reservation.RENEWED:
+                    self._renewed, asked_late = max(self._renewed, beat.sent), math.inf
                     self._plan(self._renewed, lease / 3)
-                elif not is_gone(failure):
+                elif said is not Reservation.GONE and (is_started or said is not Reservation.TIMED_OUT):
+                    self._is_timed_out = self._is_timed_out or said is Reservation.TIMED_OUT
                     failure = None
                     if beat is self._beat:
                         self._plan(now(), touch_pause)
             elif self._beat.is_late(now()):
                 self._plan(now(), touch_pause)
-            if failure is None and now() >= (self._renewed + lease * 0.9 if is_started else arrived + lease):
+            if failure is None and not self._is_timed_out and self._is_over(asked_late, arrived, is_started):
                 failure = NoAnswer("no heartbeat got through")
             if failure and not is_lost:
                 is_lost = True
@@ -85,14 +94,25 @@ class Attempt:
 
     def _plan(self, since: float, wait: float) -> None:
         """Has the next heartbeat sent so long after a moment. The one before it may still bring an answer."""
-        # Another one can follow in time if this one is not answered.
-        limit = max(min(self._lease / 10, 10), 0.25)
         self._heartbeats.drop(self._beat)
-        self._beat = Heartbeat(self._id, self._receipt, since, wait, limit, self._touched)
+        self._beat = Heartbeat(self._id, self._receipt, since, wait, self._touch_limit(), self._touched)
         self._heartbeats.add(self._beat)
 
     def _touched(self, beat: Heartbeat, failure: Error | None) -> None:
         self._mail.put(("touched", (beat, failure)))
+
+    def _is_over(self, asked_late: float, arrived: float, is_started: bool) -> bool:
+        """Whether the reservation counts as lost without an answer."""
+        if not is_started:
+            return now() >= arrived + self._lease
+        if now() >= self._renewed + self._lease:
+            # The process was stopped beyond the end of the reservation: the server is asked first.
+            return now() >= asked_late + self._touch_limit()
+        return now() >= self._renewed + self._lease * 0.9
+
+    def _touch_limit(self) -> float:
+        """How long a heartbeat may take: another one can follow in time if it is not answered."""
+        return max(min(self._lease / 10, 10), 0.25)
 
     def give_back(self, error: BaseException) -> None:
         """Releases a job that cannot be started."""
@@ -136,7 +156,8 @@ class Attempt:
 
     def _report(self, step: str, fields: dict[str, Any]) -> None:
         """Tells the server how the job ended, until it answers or the reservation ends."""
-        left, scope = self._renewed + self._lease - now(), self._reports
+        left = self._lease if self._is_timed_out else self._renewed + self._lease - now()
+        scope = self._reports
         if scope.is_cut.is_set():
             # The last reports are over. The server may answer all the same, so that this one is sent, too.
             left, scope = min(left, LAST_REPORTS), Scope()

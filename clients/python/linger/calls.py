@@ -56,6 +56,7 @@ class Refused(Error):
         self.type = str(problem.get("type", ""))
         self.detail = str(problem.get("detail", ""))  # the first fault, and how to correct it
         self.request_id = str(problem.get("request_id", ""))
+        self.retaken = problem.get("retaken") is not False  # of lease_lost: whether a finish would be refused, too
         self.retry_after = retry_after
         self.repeated = False  # an earlier try of this call may have taken effect
 

@@ -213,7 +213,7 @@ class Client:
                                      wait=longest, scope=scope)
 
     def finish(self, id: str, receipt: str) -> None:
-        """The work is done; the job is gone. The code lease_lost means that it came too late, and the job runs again."""
+        """The work is done; the job is gone. The code lease_lost means that another worker has got it since."""
         self.hold(id, "finish", receipt)
 
     def release(self, id: str, receipt: str, *, delay: Duration | None = None, at: Moment | None = None, reason: str = "") -> None:

@@ -5,6 +5,7 @@ the same TTR come to one call a beat, whenever they arrived. Each result concern
 answer no longer than its own reservation allows."""
 from __future__ import annotations
 
+import enum
 import math
 import threading
 import time
@@ -101,9 +102,21 @@ class Heartbeats:
         return [*self._client.hold_many("touch", reserved, ttr=self._ttr, repeat=NEVER, limit=limit)]
 
 
-def is_gone(error: Error | None) -> bool:
-    """Whether this answer to a touch says that the reservation is over."""
-    return isinstance(error, Refused) and error.code in GONE
+class Reservation(enum.Enum):
+    """What an answer to a touch says of the reservation."""
+    RENEWED = enum.auto()
+    TIMED_OUT = enum.auto()  # and no worker has had the job since: a finish still counts
+    GONE = enum.auto()
+    UNKNOWN = enum.auto()
+
+
+def reservation_after(failure: Error | None) -> Reservation:
+    if failure is None:
+        return Reservation.RENEWED
+    if not isinstance(failure, Refused) or failure.code not in GONE:
+        return Reservation.UNKNOWN
+    is_timed_out = failure.code == "lease_lost" and not failure.retaken
+    return Reservation.TIMED_OUT if is_timed_out else Reservation.GONE
 
 
 def is_not_taken(error: Error) -> bool:

@@ -91,6 +91,9 @@ pub struct Refusal {
     pub retry_after: Option<Duration>,
     /// The whole answer, usually a problem document (RFC 9457).
     pub document: Bytes,
+    /// Of `lease_lost`: whether the receipt is good for nothing any more. If not, its reservation timed out, and a finish still
+    /// counts. True where the server does not say.
+    pub is_retaken: bool,
     /// Whether an earlier attempt of the same call may have happened, so that this refuses what is done already.
     pub is_after_attempt: bool,
 }
@@ -104,13 +107,16 @@ impl Refusal {
             status: u16,
             code: String,
             detail: String,
+            #[serde(default = "yes")]
+            retaken: bool,
         }
         // Other services have a code and a detail, too, and a status of their own.
         let problem =
             serde_json::from_slice::<Problem>(&document).ok().filter(|problem| problem.status == status);
+        let is_retaken = problem.as_ref().is_none_or(|problem| problem.retaken);
         let (code, detail) = problem
             .map_or_else(|| (String::new(), beginning(&document)), |problem| (problem.code, problem.detail));
-        Self { status, code, detail, retry_after, document, is_after_attempt: false }
+        Self { status, code, detail, retry_after, document, is_retaken, is_after_attempt: false }
     }
 
     /// Whether it is the server's own, and not that of a proxy, a login or another service.
@@ -125,6 +131,10 @@ impl Refusal {
         let who = if self.is_own() { "the server answers" } else { "the answer is not Linger's:" };
         format!("{who} {self}")
     }
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The beginning of a body that is not what it should be, in one line.

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{Language, Program, Site, in_each_language};
+use super::{Language, Program, Site, events, in_each_language};
 use crate::harness::{process_stats::is_stopped, proxy::Proxy, wait::TimeLimit};
 
 in_each_language! {
@@ -12,7 +12,9 @@ in_each_language! {
     the_worker_may_choose_the_ttr,
     a_cancelled_job_stops_its_handler,
     a_partition_stops_the_handler_before_another_one_has_the_job,
-    a_handler_is_told_when_the_worker_was_suspended,
+    a_handler_whose_job_timed_out_goes_on_and_finishes_it,
+    a_handler_is_told_once_its_job_that_timed_out_is_changed,
+    each_of_two_jobs_that_timed_out_has_an_answer_of_its_own,
     a_job_that_came_while_the_worker_was_suspended_is_not_started,
     a_heartbeat_whose_answer_is_lost_is_sent_again,
 }
@@ -128,20 +130,64 @@ fn suspend(program: &Program) {
     }
 }
 
-fn a_handler_is_told_when_the_worker_was_suspended(language: Language) {
-    let site = Site::new();
-    site.add("a", "wait", json!({ "ttr": 3 }));
-    let mut worker = Program::worker(language, &site.server.url());
-    worker.wait_for(&json!({ "runs": "a" }));
+/// Starts a worker, suspends it until its jobs have timed out, and has it ask the server since by these calls.
+fn time_out(site: &Site, language: Language, ids: &[&str], route: &str, status: u16) -> Program {
+    ids.iter().for_each(|id| site.add(id, "wait", json!({ "ttr": 3, "retry": ["1h"] })));
+    let worker = Program::start(language, &site.server.url(), &["worker", &ids.len().to_string()]);
+    ids.iter().for_each(|id| drop(worker.wait_for(&json!({ "runs": id }))));
     suspend(&worker);
-    site.server.wait_for_state("a", &json!("delayed"));
+    ids.iter().for_each(|id| site.server.wait_for_state(id, &json!("delayed")));
+    let series = format!(r#"linger_http_requests_total{{route="{route}",method="POST",status="{status}"}}"#);
+    let calls = || site.server.metric(&series).unwrap_or(0.0);
+    let before = calls();
     worker.signal(Signal::CONT);
+    // The answer to the first heartbeat has been read when the second one is there.
+    let time_limit = TimeLimit::new();
+    while calls() < before + 2.0 {
+        time_limit.check(|| "no heartbeat was answered".to_owned());
+        time_limit.pause_thread();
+    }
+    worker
+}
+
+fn time_out_one(site: &Site, language: Language) -> Program {
+    time_out(site, language, &["a"], "/jobs/{id}/touch", 409)
+}
+
+fn a_handler_whose_job_timed_out_goes_on_and_finishes_it(language: Language) {
+    let site = Site::new();
+    let mut worker = time_out_one(&site, language);
+    worker.send("a");
+    site.server.wait_for_state("a", &json!(null));
+    assert_eq!(site.server.metric("linger_jobs_finished_late_total{topic=\"t\"}"), Some(1.0));
+    let events: Vec<_> = worker.stop().into_iter().filter(|line| line["event"].is_string()).collect();
+    assert_eq!(events, [json!(null); 0]);
+}
+
+fn a_handler_is_told_once_its_job_that_timed_out_is_changed(language: Language) {
+    let site = Site::new();
+    let mut worker = time_out_one(&site, language);
+    assert_eq!(site.server.call("PATCH", "/jobs/a", r#"{"ttr":60}"#).status, 200);
     worker.wait_for(&json!({ "event": "lost", "id": "a" }));
     worker.wait_for(&json!({ "told": "a" }));
     worker.send("a");
     worker.wait_for(&json!({ "returns": "a" }));
     worker.stop();
     assert_eq!(site.server.job("a")["state"], "delayed");
+}
+
+/// Their heartbeats share calls.
+fn each_of_two_jobs_that_timed_out_has_an_answer_of_its_own(language: Language) {
+    let site = Site::new();
+    let mut worker = time_out(&site, language, &["a", "b"], "/batch/touch", 200);
+    assert_eq!(site.server.call("PATCH", "/jobs/a", r#"{"ttr":60}"#).status, 200);
+    worker.wait_for(&json!({ "told": "a" }));
+    worker.send("b");
+    site.server.wait_for_state("b", &json!(null));
+    assert_eq!(site.server.metric("linger_jobs_finished_late_total{topic=\"t\"}"), Some(1.0));
+    worker.send("a");
+    worker.wait_for(&json!({ "returns": "a" }));
+    assert_eq!(events(&worker.stop()), ["lost a"]);
 }
 
 fn a_job_that_came_while_the_worker_was_suspended_is_not_started(language: Language) {

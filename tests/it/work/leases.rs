@@ -18,6 +18,8 @@ on_each_engine! {
     a_cancelled_job_stops_its_command,
     a_partition_makes_no_second_holder,
     a_worker_that_was_stopped_ends_its_command_and_reports_nothing,
+    a_late_heartbeat_ends_no_command_whose_job_nobody_else_has,
+    a_command_that_timed_out_ends_once_its_job_is_changed,
     a_job_that_came_while_the_worker_was_stopped_is_not_started,
     the_job_of_a_killed_worker_comes_back,
 }
@@ -203,6 +205,38 @@ fn a_worker_that_was_stopped_ends_its_command_and_reports_nothing(site: &Site) {
     other.wait_for(&json!({ "event": "finish", "outcome": "accepted" }));
     other.stop();
     stopped.stop_with_story(&["start a", "lost a", "draining -"]);
+}
+
+/// Starts a worker whose command runs until the gate opens, and stops it until the job has timed out.
+fn time_out(site: &Site) -> (Worker, super::Process) {
+    site.gate("gate");
+    site.add("a", json!({ "ttr": 1, "retry": ["1h"] }));
+    let worker = site.worker(&[], "echo self $$; read -r _ <gate");
+    let command = worker.wait_for_pid("self");
+    suspend(&worker);
+    site.server.wait_for_state("a", &json!("delayed"));
+    worker.signal(Signal::CONT);
+    worker.wait_for(&json!({ "event": "lost", "id": "a", "kept": true }));
+    (worker, command)
+}
+
+fn a_late_heartbeat_ends_no_command_whose_job_nobody_else_has(site: &Site) {
+    let (worker, command) = time_out(site);
+    assert!(command.runs());
+    site.open("gate");
+    worker.wait_for(&json!({ "event": "finish", "outcome": "accepted" }));
+    let gone = site.server.call("GET", "/jobs/a", "");
+    assert_eq!((gone.status, &gone.json()["ended"]["how"]), (404, &json!("finished_late")));
+    worker.stop_with_story(&["start a", "lost a", "finish a", "draining -"]);
+}
+
+fn a_command_that_timed_out_ends_once_its_job_is_changed(site: &Site) {
+    let (worker, command) = time_out(site);
+    assert_eq!(site.server.call("PATCH", "/jobs/a", r#"{"ttr":60}"#).status, 200);
+    worker.wait_for(&json!({ "event": "lost", "id": "a", "kept": false }));
+    command.wait_until_gone();
+    assert_eq!(site.server.job("a")["state"], "delayed");
+    worker.stop_with_story(&["start a", "lost a", "lost a", "draining -"]);
 }
 
 fn a_job_that_came_while_the_worker_was_stopped_is_not_started(site: &Site) {

@@ -38,7 +38,7 @@ pub(crate) enum Step {
     Start,
     /// Do not start it any more.
     Skip,
-    /// Have a heartbeat sent at this time, and tell the attempt what it brought.
+    /// Have a heartbeat sent at this time instead of any other one, and tell the attempt what it brought.
     AskForHeartbeat(HeartbeatTime),
     /// Ask the job to end.
     Terminate,
@@ -71,6 +71,8 @@ struct Ending {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reservation {
     Good,
+    /// The server says that it timed out, and that no worker has had the job since: a finish still counts.
+    TimedOut,
     /// No heartbeat got through in time. The reservation may still be there.
     Late,
     /// The server says that there is none.
@@ -88,6 +90,8 @@ pub(crate) struct Attempt {
     started: Option<BootTime>,
     /// When the next heartbeat is sent; none once it is asked for.
     heartbeat: Option<HeartbeatTime>,
+    /// When a heartbeat was asked for because the lease was over already: the process was stopped meanwhile.
+    asked_late: Option<BootTime>,
     ending: Option<Ending>,
     is_abandoned: bool,
 }
@@ -104,6 +108,7 @@ impl Attempt {
             stale: now + length,
             started: None,
             heartbeat,
+            asked_late: None,
             ending: None,
             is_abandoned: false,
         }
@@ -142,7 +147,8 @@ impl Attempt {
 
     fn while_running(&mut self, started: BootTime, now: BootTime) -> Step {
         let timed_out = started + self.limits.timeout;
-        if self.reservation == Reservation::Good && now >= self.lease.lost() {
+        self.ask_if_over(now);
+        if self.lost_at().is_some_and(|lost| now >= lost) {
             self.lose(Reservation::Late, now);
         }
         if now >= timed_out {
@@ -163,20 +169,35 @@ impl Attempt {
         {
             return Step::AskForHeartbeat(time);
         }
-        let lost = (self.reservation == Reservation::Good).then(|| self.lease.lost());
         let next = match &self.ending {
             None => Some(timed_out),
             Some(ending) => (!ending.is_killed).then_some(ending.kill_at),
         };
         // After all of these there is nothing left but its end.
         let forever = now + Duration::from_secs(3_600);
-        Step::Wait([lost, next].into_iter().flatten().min().unwrap_or(forever))
+        Step::Wait([self.lost_at(), next].into_iter().flatten().min().unwrap_or(forever))
+    }
+
+    /// Asks the server first if the process was stopped beyond the end of the lease: it is too late to end the job in time, and the
+    /// server knows whether another worker has it. A heartbeat that was asked for before may be unsent, or its answer lost.
+    fn ask_if_over(&mut self, now: BootTime) {
+        let is_over = self.reservation == Reservation::Good && now >= self.lease.last_moment();
+        if is_over && self.asked_late.is_none() {
+            self.asked_late = Some(now);
+            self.heartbeat = Some(HeartbeatTime { early: now, due: now });
+        }
+    }
+
+    /// When the lease counts as lost without an answer to a heartbeat.
+    fn lost_at(&self) -> Option<BootTime> {
+        let lost = self.asked_late.map_or(self.lease.lost(), |asked| asked + self.lease.heartbeat_limit());
+        (self.reservation == Reservation::Good).then_some(lost)
     }
 
     /// Whether a heartbeat may still keep the job for this worker.
     pub fn is_worth_a_heartbeat(&self) -> bool {
         match self.reservation {
-            Reservation::Good => true,
+            Reservation::Good | Reservation::TimedOut => true,
             Reservation::Late => self.limits.on_lost == OnLost::Keep,
             Reservation::Gone => false,
         }
@@ -186,6 +207,7 @@ impl Attempt {
     pub fn heartbeat_succeeded(&mut self, sent: BootTime) {
         self.lease.renew(sent);
         self.heartbeat = Some(self.lease.heartbeat());
+        self.asked_late = None;
         if self.reservation == Reservation::Late && self.is_worth_a_heartbeat() {
             self.reservation = Reservation::Good;
         }
@@ -199,6 +221,17 @@ impl Attempt {
     /// The server says that there is no such reservation.
     pub fn lease_is_gone(&mut self, now: BootTime) {
         self.lose(Reservation::Gone, now);
+    }
+
+    /// The server says that the reservation timed out, and that no worker has had the job since. A job that runs goes on until
+    /// another heartbeat learns that one has it; one that does not run yet is left to the next worker.
+    pub fn lease_timed_out(&mut self, now: BootTime) {
+        if self.started.is_none() {
+            self.lose(Reservation::Gone, now);
+        } else if self.is_worth_a_heartbeat() {
+            self.reservation = Reservation::TimedOut;
+            self.heartbeat = Some(self.lease.heartbeat_again(now));
+        }
     }
 
     fn lose(&mut self, reservation: Reservation, now: BootTime) {
@@ -227,7 +260,7 @@ impl Attempt {
 
     /// Whether the lease was lost so that nothing is reported.
     pub fn is_lost(&self) -> bool {
-        self.reservation != Reservation::Good
+        matches!(self.reservation, Reservation::Late | Reservation::Gone)
             && (self.limits.on_lost == OnLost::Kill || self.started.is_none())
     }
 

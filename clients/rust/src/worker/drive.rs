@@ -5,7 +5,7 @@ use std::{pin::Pin, sync::Arc};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    attempt::{Attempt, OnLost, Step},
+    attempt::{Attempt, Step},
     drain::Stop,
     heartbeats::{Heartbeat, Wanted},
     host::{Event, Host, Outcome, Urgency},
@@ -70,7 +70,7 @@ async fn run<H: Host>(
     let mut run: Option<Pin<Box<dyn Future<Output = Ended> + '_>>> = None;
     let mut heartbeat: Option<oneshot::Receiver<Heartbeat>> = None;
     let mut started = None;
-    let mut is_lost = false;
+    let mut told = None;
     loop {
         let now = BootTime::now();
         attempt.stop(*stop.borrow_and_update(), now);
@@ -82,7 +82,7 @@ async fn run<H: Host>(
                 continue;
             }
             Step::Skip => {
-                lost(shared, job, attempt, &mut is_lost, None);
+                lost(shared, job, attempt, &mut told, None);
                 return Ok((None, None));
             }
             Step::AskForHeartbeat(time) => {
@@ -93,7 +93,7 @@ async fn run<H: Host>(
                 continue;
             }
             Step::Terminate => {
-                lost(shared, job, attempt, &mut is_lost, None);
+                lost(shared, job, attempt, &mut told, None);
                 urgency.send_replace(Urgency::Terminate);
                 continue;
             }
@@ -115,7 +115,11 @@ async fn run<H: Host>(
                     Heartbeat::Failed => attempt.heartbeat_failed(BootTime::now()),
                     Heartbeat::Gone(error) => {
                         attempt.lease_is_gone(BootTime::now());
-                        lost(shared, job, attempt, &mut is_lost, Some(&error));
+                        lost(shared, job, attempt, &mut told, Some(&error));
+                    }
+                    Heartbeat::TimedOut(error) => {
+                        attempt.lease_timed_out(BootTime::now());
+                        lost(shared, job, attempt, &mut told, Some(&error));
                     }
                 }
             }
@@ -125,17 +129,17 @@ async fn run<H: Host>(
     }
 }
 
-/// Tells the host once that the lease is lost, if it is.
+/// Tells the host that the lease is lost, if it is: once that the job goes on all the same, once that it does not.
 fn lost<H: Host>(
     shared: &Shared<H>,
     job: &ReservedJob,
     attempt: &Attempt,
-    is_told: &mut bool,
+    told: &mut Option<bool>,
     refusal: Option<&Error>,
 ) {
-    let is_kept = shared.options.limits.on_lost == OnLost::Keep;
-    if (attempt.is_lost() || refusal.is_some()) && !*is_told {
-        *is_told = true;
-        shared.host.event(Event::Lost { job, refusal, is_kept: is_kept && !attempt.is_lost() });
+    let is_kept = !attempt.is_lost();
+    if (!is_kept || refusal.is_some()) && *told != Some(is_kept) {
+        *told = Some(is_kept);
+        shared.host.event(Event::Lost { job, refusal, is_kept });
     }
 }

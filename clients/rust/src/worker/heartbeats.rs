@@ -45,6 +45,8 @@ pub(crate) enum Heartbeat {
     Renewed(BootTime),
     /// There is no such reservation any more.
     Gone(Error),
+    /// It timed out, and no worker has had the job since.
+    TimedOut(Error),
     /// Nothing is known.
     Failed,
 }
@@ -54,15 +56,14 @@ impl Heartbeat {
     fn new(answer: Result<(), Error>, sent: BootTime) -> Self {
         match answer {
             Ok(()) => Self::Renewed(sent),
-            Err(error) if is_gone(&error) => Self::Gone(error),
-            Err(_) => Self::Failed,
+            Err(error) => match error.refusal().filter(|_| !is_away(&error)) {
+                Some(refusal) if !matches!(refusal.status, 404 | 409) => Self::Failed,
+                Some(refusal) if !refusal.is_retaken => Self::TimedOut(error),
+                Some(_) => Self::Gone(error),
+                None => Self::Failed,
+            },
         }
     }
-}
-
-/// Whether the server says that the reservation is over.
-fn is_gone(error: &Error) -> bool {
-    !is_away(error) && error.refusal().is_some_and(|refusal| matches!(refusal.status, 404 | 409))
 }
 
 /// A heartbeat that an attempt waits for. It is not sent if the attempt waits no longer.

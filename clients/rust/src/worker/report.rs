@@ -72,6 +72,8 @@ async fn send<H: Host>(
 /// What a refusal means: the job is gone, or in other hands.
 fn refused(report: &Report, error: Error, may_have_happened: bool) -> Outcome {
     let status = error.refusal().map_or(0, |refusal| refusal.status);
+    // After a reservation that has only timed out, nothing was reported.
+    let may_have_happened = may_have_happened && error.refusal().is_none_or(|refusal| refusal.is_retaken);
     match (status, report) {
         // Gone is what a finish is for. What gave the job back before may be this worker's own first attempt.
         (404, Report::Finish) => Outcome::Accepted(None),

@@ -83,16 +83,68 @@ fn a_job_without_heartbeats_is_over_before_its_lease() {
 fn a_late_answer_does_not_bring_a_lost_lease_back() {
     let mut attempt = beating(LIMITS);
     assert_eq!(attempt.next(second(54)), Step::Terminate);
+    attempt.lease_timed_out(second(54));
     attempt.heartbeat_succeeded(second(53));
     assert!(attempt.is_lost());
     assert_eq!(attempt.next(ms(59_750)), Step::Kill);
 }
 
+/// An attempt whose process was stopped beyond the end of its lease, and goes on at second 90. The heartbeat that it has asked for
+/// may have been sent before.
+fn stopped(limits: Limits) -> Attempt {
+    let mut attempt = beating(limits);
+    assert_eq!(heartbeat_due(&mut attempt, second(90)), second(90), "it asks first");
+    assert_eq!(attempt.next(second(90)), Step::Wait(second(96)));
+    attempt
+}
+
 #[test]
-fn a_stopped_process_finds_its_lease_lost_when_it_goes_on() {
-    let mut attempt = started(LIMITS);
-    assert_eq!(attempt.next(second(90)), Step::Terminate);
-    assert_eq!(attempt.next(second(90)), Step::Kill, "at once: its lease is over");
+fn a_stopped_process_whose_job_was_taken_ends_it_when_it_goes_on() {
+    let mut taken = stopped(LIMITS);
+    taken.lease_is_gone(second(91));
+    assert_eq!(taken.next(second(91)), Step::Terminate);
+    assert_eq!(taken.next(second(91)), Step::Kill, "at once: its lease is over");
+    // A heartbeat was under way, and failed when the process went on.
+    let mut failed = beating(LIMITS);
+    failed.heartbeat_failed(second(90));
+    assert_eq!(heartbeat_due(&mut failed, second(90)), second(90));
+    assert_eq!(failed.next(second(95)), Step::Wait(second(96)));
+    assert_eq!(failed.next(second(96)), Step::Terminate);
+    // It succeeded, but too long ago.
+    let mut renewed = beating(LIMITS);
+    renewed.heartbeat_succeeded(second(20));
+    assert_eq!(heartbeat_due(&mut renewed, second(90)), second(90));
+    assert_eq!(renewed.next(second(96)), Step::Terminate);
+    let mut unanswered = stopped(LIMITS);
+    unanswered.heartbeat_failed(second(92));
+    assert_eq!(heartbeat_due(&mut unanswered, second(92)), second(94));
+    assert_eq!(unanswered.next(second(94)), Step::Wait(second(96)));
+    assert_eq!(unanswered.next(second(96)), Step::Terminate);
+    assert_eq!(unanswered.next(second(96)), Step::Kill);
+}
+
+#[test]
+fn a_job_that_only_timed_out_goes_on_until_another_worker_has_it_or_its_time_is_over() {
+    for on_lost in [OnLost::Kill, OnLost::Keep] {
+        let mut attempt = stopped(Limits { on_lost, ..LIMITS });
+        attempt.lease_timed_out(second(91));
+        assert!(!attempt.is_lost());
+        assert_eq!(heartbeat_due(&mut attempt, second(91)), second(93), "it asks every two seconds");
+        attempt.heartbeat_failed(second(99));
+        assert_eq!(heartbeat_due(&mut attempt, second(99)), second(101), "nothing is new");
+        assert_eq!(attempt.next(second(99)), Step::Wait(second(3_600)));
+        assert_eq!(attempt.report(Some(&ended(Verdict::Done, "exit 0"))), Some(Report::Finish));
+        let mut overdue = stopped(Limits { on_lost, timeout: Duration::from_secs(100), ..LIMITS });
+        overdue.lease_timed_out(second(91));
+        assert_eq!(heartbeat_due(&mut overdue, second(91)), second(93));
+        assert_eq!(overdue.next(second(91)), Step::Wait(second(100)));
+        assert_eq!(overdue.next(second(100)), Step::Terminate);
+        attempt.lease_is_gone(second(101));
+        match on_lost {
+            OnLost::Kill => assert_eq!(attempt.next(second(101)), Step::Terminate),
+            OnLost::Keep => assert_eq!(attempt.next(second(101)), Step::Wait(second(3_600))),
+        }
+    }
 }
 
 #[test]
@@ -191,6 +243,9 @@ fn a_job_that_is_lost_before_its_start_is_not_started() {
     let mut taken_back = arrived();
     taken_back.lease_is_gone(second(26));
     assert_eq!((taken_back.next(second(26)), taken_back.report(None)), (Step::Skip, None));
+    let mut timed_out = arrived();
+    timed_out.lease_timed_out(second(26));
+    assert_eq!((timed_out.next(second(26)), timed_out.report(None)), (Step::Skip, None));
     let mut unconfirmed = arrived();
     assert_eq!((unconfirmed.next(second(85)), unconfirmed.report(None)), (Step::Skip, None));
     let mut draining = arrived();

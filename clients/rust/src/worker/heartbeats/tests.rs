@@ -125,6 +125,7 @@ fn told(receiver: &mut oneshot::Receiver<Heartbeat>) -> &'static str {
     match receiver.try_recv() {
         Ok(Heartbeat::Renewed(_)) => "renewed",
         Ok(Heartbeat::Gone(_)) => "gone",
+        Ok(Heartbeat::TimedOut(_)) => "timed out",
         Ok(Heartbeat::Failed) => "failed",
         Err(_) => "nothing",
     }
@@ -144,11 +145,22 @@ async fn send(jobs: &[&str], answer: String) -> (Vec<&'static str>, Vec<String>,
 #[tokio::test]
 async fn each_item_decides_about_its_own_job() {
     let item = |status| format!(r#"{{"status":{status},"problem":{}}}"#, problem(status));
-    let items = [r#"{"status":200}"#.to_owned(), item(404), item(409), item(503), item(403), item(422)];
+    // A server that does not say `retaken` takes no late finish.
+    let lost = |retaken: bool| item(409).replace("}}", &format!(r#","retaken":{retaken}}}}}"#));
+    let items = [
+        r#"{"status":200}"#.to_owned(),
+        item(404),
+        item(409),
+        lost(true),
+        lost(false),
+        item(503),
+        item(403),
+        item(422),
+    ];
     let answer = answer(200, "", &format!(r#"{{"results":[{}]}}"#, items.join(",")));
-    let jobs = ["good", "missing", "lost", "away", "forbidden", "odd"];
+    let jobs = ["good", "missing", "lost", "taken", "late", "away", "forbidden", "odd"];
     let (told, alone, is_refused) = send(&jobs, answer).await;
-    assert_eq!(told, ["renewed", "gone", "gone", "failed", "nothing", "failed"]);
+    assert_eq!(told, ["renewed", "gone", "gone", "gone", "timed out", "failed", "nothing", "failed"]);
     assert_eq!((alone, is_refused), (vec!["forbidden".to_owned()], false));
 }
 
