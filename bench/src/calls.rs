@@ -158,7 +158,15 @@ impl Connection {
         body: Option<Value>,
     ) -> Result<T, Failure> {
         let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
-        let request = Request { name, method, path, body, wait: Duration::ZERO, repeat: Repeat::IfNotSent };
+        let request = Request {
+            name,
+            method,
+            path,
+            body,
+            if_revision: None,
+            wait: Duration::ZERO,
+            repeat: Repeat::IfNotSent,
+        };
         Ok(self.0.exchange(&request).await?.success()?.read()?)
     }
 

@@ -21,6 +21,7 @@ use super::{
     jobs::{BuryArgs, CancelArgs, FinishArgs, GetArgs, ReleaseArgs, RescheduleArgs, TouchArgs},
     pop::PopArgs,
     profile::ProfileCommand,
+    schedule::ScheduleCommand,
     settings::{DirectoryFlag, EngineFlags, FileFlag, ListenFlag, Settings},
     timeline::TimelineArgs,
     tips,
@@ -118,6 +119,9 @@ pub(super) enum Command {
     /// Show or change a topic
     #[command(subcommand)]
     Topic(TopicCommand),
+    /// Make, show, change or run recurring jobs
+    #[command(subcommand)]
+    Schedule(ScheduleCommand),
     /// Draw the delayed jobs by due time
     #[command(after_help = help::TIMELINE)]
     Timeline(TimelineArgs),
@@ -300,6 +304,7 @@ impl Command {
             | Self::Dead(_)
             | Self::Topics(_)
             | Self::Topic(_)
+            | Self::Schedule(_)
             | Self::Timeline(_)
             | Self::Top(_)
             | Self::Profile(_)

@@ -8,13 +8,13 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{
-    add::{parse_expire, parse_moment},
     exit::{Exit, Failure},
     help,
+    job_args::{parse_expire, parse_moment},
     jobs::{change_job, for_each},
     session::{ChangeArgs, ReadArgs, Session},
     terminal,
-    text::{counted, shortened},
+    text::counted,
     topics::counts,
 };
 use crate::{
@@ -138,21 +138,13 @@ async fn list(session: &Session, arguments: &ListArgs) -> Result<Exit, Failure> 
         let response = session.call(&Request::dead(&arguments.topic, limit, cursor.as_deref())).await?;
         let page: Page = session.read(&response)?;
         for job in &page.jobs {
-            session.print_part(job, |job: Job| to_terminal(session.wording().dead(&job)))?;
+            session.print_part(job, |job: Job| terminal::fitted(&session.wording().dead(&job)))?;
         }
         left = left.saturating_sub(page.jobs.len() as u64);
         cursor = page.next_cursor;
         if cursor.is_none() || left == 0 || session.output.is_closed() {
             return Ok(Exit::Done);
         }
-    }
-}
-
-/// A row as it is, or cut to the width of the terminal that it goes to.
-fn to_terminal(row: String) -> String {
-    match terminal::size() {
-        Some((columns, _)) => shortened(&row, columns.into()),
-        None => row,
     }
 }
 

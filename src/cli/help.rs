@@ -24,6 +24,7 @@ Examples:
   linger work hello -- cat         runs a command for each job
   linger add hello '{\"n\":1}' --delay 3s
   linger pop hello --wait 10s --finish
+  linger schedule put daily --cron '30 9 * * *' --topic report
 
 A first job, from another terminal:
   curl -sX POST localhost:9277/jobs -H 'content-type: application/json' \\
@@ -61,7 +62,7 @@ Exit codes:
   0    done, also if the server recognised a repeat
   1    failed, or some of several jobs failed, or the answer is not Linger's
   2    wrong usage, profile or value
-  3    there is none: no job is due, no such job, no such topic
+  3    there is none: no job is due, no such job, topic or schedule
   4    a conflict; nothing was changed
   5    not allowed: the token is missing, wrong, or not for this
   6    no answer until --timeout: it may have happened; run it again
@@ -113,6 +114,30 @@ settings of one may be lost: change a topic from one place.
 Examples:
   linger topic set mail --ttr 2m --retry 15s,3m
   linger topic set mail --unset retry
+
+",
+    calls!()
+);
+
+pub(super) const SCHEDULE_PUT: &str = concat!(
+    "\
+A put replaces the whole definition: what it leaves out gets its default. Pause, counts and the job of the last run stay. If \
+the rule is the same, the next run stays too, and its job is the new one.
+
+A pattern has the fields minute (0-59), hour (0-23), day of the month (1-31), month (1-12 or JAN-DEC) and day of the week \
+(0-7 or SUN-SAT); six fields begin with the second. If neither of the two days begins with *, one of them must match, and \
+with a + before the day of the week both. L is the last day of the month, 15W the working day nearest to the 15th, MON#1 the \
+first Monday. Names are @hourly, @daily, @weekly, @monthly and @yearly.
+
+When clocks change, a pattern without * in minute and hour still runs once: right after a time that they leave out, or at the \
+first of two equal times. One with * there goes by every minute that they show.
+
+Examples:
+  linger schedule put daily-report --cron '30 9 * * MON-FRI' \\
+    --time-zone Europe/Berlin --topic report --body '{\"kind\":\"daily\"}'
+  linger schedule put cleanup --every 15m --jitter 1m --topic cleanup
+  linger schedule get daily-report --definition >daily-report.json
+  linger schedule put daily-report @daily-report.json
 
 ",
     calls!()

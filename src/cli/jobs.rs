@@ -6,8 +6,8 @@ use clap::Args;
 use linger_client::{Due, Expire, Job, JobPatch, ReleaseRequest, Request, Timestamp};
 
 use super::{
-    add::{parse_expire, parse_moment},
     exit::{Exit, Failure},
+    job_args::{parse_expire, parse_moment},
     session::{ChangeArgs, ReadArgs, Session},
 };
 use crate::job::parse_duration;

@@ -26,7 +26,9 @@ mod generate;
 mod health;
 mod help;
 mod import;
+mod job_args;
 mod jobs;
+mod json_argument;
 mod line_source;
 mod lines;
 mod load;
@@ -38,6 +40,7 @@ mod profile;
 mod profiles;
 mod progress;
 mod relocate;
+mod schedule;
 mod session;
 mod settings;
 mod terminal;
@@ -127,6 +130,7 @@ fn dispatch(command: Command, settings: &Settings) -> ExitCode {
         Command::Dead(command) => dead::run(&command),
         Command::Topics(arguments) => topics::list(&arguments),
         Command::Topic(command) => topics::run(&command),
+        Command::Schedule(command) => schedule::run(&command),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Profile(command) => profile::run(&command),

@@ -226,11 +226,21 @@ impl Session {
         self.output.print(|| text(object), json.get())
     }
 
-    /// Prints the result of a call whose response has no body: in JSON as an item of a batch.
+    /// Prints the result of a call about a job whose response has no body: in JSON as an item of a batch.
     pub fn print_done(&self, response: Response, id: &str, done: &str) -> Result<(), Failure> {
+        self.print_done_to(response, ("id", id), done)
+    }
+
+    /// The same about what a member of the JSON names.
+    pub fn print_done_to(
+        &self,
+        response: Response,
+        (member, name): (&str, &str),
+        done: &str,
+    ) -> Result<(), Failure> {
         response.done().map_err(|error| self.failure(error))?;
-        let json = format!(r#"{{"status":204,"id":{}}}"#, serde_json::Value::from(id));
-        self.output.print(|| format!("{id}  {done}"), &json)
+        let json = format!(r#"{{"status":204,"{member}":{}}}"#, serde_json::Value::from(name));
+        self.output.print(|| format!("{name}  {done}"), &json)
     }
 
     /// The failure of a call; names the server if there is none.

@@ -4,6 +4,8 @@ use std::io::{IsTerminal, stdout};
 
 use rustix::termios::tcgetwinsize;
 
+use super::text::shortened;
+
 /// Columns of text that is printed into a pipe or a file.
 const COLUMNS: usize = 80;
 
@@ -26,4 +28,14 @@ pub(super) fn has_colours() -> bool {
 /// How many columns a line of output may have.
 pub(super) fn columns() -> usize {
     size().map_or(COLUMNS, |(columns, _)| columns.into())
+}
+
+/// Lines as they are, or cut to the width of the terminal that they go to.
+pub(super) fn fitted(text: &str) -> String {
+    match size() {
+        Some((columns, _)) => {
+            text.lines().map(|line| shortened(line, columns.into())).collect::<Vec<_>>().join("\n")
+        }
+        None => text.to_owned(),
+    }
 }

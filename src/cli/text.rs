@@ -58,12 +58,23 @@ impl Wording {
         span(self.now.duration_since(moment).try_into().unwrap_or_default())
     }
 
+    /// `in 30m`, or `2h ago`.
+    pub fn distance(&self, moment: Timestamp) -> String {
+        match Duration::try_from(moment.duration_since(self.now)) {
+            Ok(ahead) if !ahead.is_zero() => format!("in {}", span(ahead)),
+            _ => format!("{} ago", self.since(moment)),
+        }
+    }
+
+    /// `in 30m (06:40:00)`, or `2h ago`.
+    pub fn relative(&self, moment: Timestamp) -> String {
+        let distance = self.distance(moment);
+        if moment > self.now { format!("{distance} ({})", self.moment(moment)) } else { distance }
+    }
+
     /// `due in 30m (06:40:00)`, or `due 2h ago`.
     pub fn due(&self, due_at: Timestamp) -> String {
-        match Duration::try_from(due_at.duration_since(self.now)) {
-            Ok(ahead) if !ahead.is_zero() => format!("due in {} ({})", span(ahead), self.moment(due_at)),
-            _ => format!("due {} ago", self.since(due_at)),
-        }
+        format!("due {}", self.relative(due_at))
     }
 
     /// A job in a line, beginning with its id and its state.

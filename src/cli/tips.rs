@@ -9,10 +9,10 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use crate::job::Topic;
+use crate::job::{ScheduleName, Topic};
 
 /// What is meant by words that are no command.
-const COMMANDS: [(&[&str], &str); 10] = [
+const COMMANDS: [(&[&str], &str); 11] = [
     (
         &["list", "ls", "jobs"],
         "`linger dead ls TOPIC` lists dead letters and `linger topics` the topics; other jobs are listed by the API alone: \
@@ -26,7 +26,14 @@ const COMMANDS: [(&[&str], &str); 10] = [
     ),
     (&["peek", "show", "inspect"], "`linger get ID` shows a job, `linger topic show TOPIC` a topic"),
     (&["purge", "flush", "clear"], "`linger topic purge TOPIC` deletes every job of a topic"),
-    (&["pause", "resume"], "`linger topic pause TOPIC` and `linger topic resume TOPIC`"),
+    (
+        &["pause", "resume"],
+        "`linger topic pause TOPIC` pauses a topic, `linger schedule pause NAME` a recurring job",
+    ),
+    (
+        &["schedules", "cron", "crontab", "recurring", "every"],
+        "`linger schedule list` lists recurring jobs, `linger schedule put NAME` makes one",
+    ),
     (&["delay", "snooze", "postpone"], "`linger reschedule ID --delay DURATION`"),
     (
         &["stats", "status", "info"],
@@ -69,6 +76,8 @@ pub(super) fn improve(error: &mut Error, words: &[OsString]) {
                 }
                 Some("dead") => is_topic(&word, is_similar)
                     .then(|| format!("`linger dead ls {word}` lists its dead letters")),
+                Some("schedule") => (!is_similar && ScheduleName::parse(&word).is_ok())
+                    .then(|| format!("`linger schedule get {word}` shows it")),
                 Some("config" | "profile" | "store" | "token") => None,
                 _ => tip_for(&word),
             };

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    add::OnExpiryArg,
     exit::{Exit, Failure},
     help,
+    job_args::OnExpiryArg,
     session::{ChangeArgs, ReadArgs, Session},
     text::{counted, paused, span, table},
 };

@@ -1,5 +1,5 @@
 //! The client: its options, and the way of a call through attempts and repeats. The calls themselves are in `jobs`,
-//! `batches` and `topics`.
+//! `batches`, `topics`, `schedules` and `stats`.
 //!
 //! A failed call is sent again for ten seconds, with pauses that grow and heed `Retry-After`, where that is safe:
 //! `request` says for each call what a repeat may do, and `error` whether a failed one may have happened. An add
@@ -185,11 +185,14 @@ impl Client {
     }
 }
 
-/// A success as it is, also the server's 404 where an earlier attempt may have removed the job; else the refusal.
+/// A success as it is, also the server's 404 where an earlier attempt may have removed what the call is about; else the refusal.
 fn keep_gone(request: &Request, may_have_happened: bool, response: Response) -> Result<Response, Error> {
     let may_be_gone = response.status == 404 && may_have_happened && request.repeat == Repeat::SafeUntilGone;
-    if may_be_gone && Refusal::new(404, None, response.body.clone()).code == "job_not_found" {
-        return Ok(response);
+    if may_be_gone {
+        let code = Refusal::new(404, None, response.body.clone()).code;
+        if ["job_not_found", "schedule_not_found"].contains(&code.as_str()) {
+            return Ok(response);
+        }
     }
     response.success()
 }

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{
     body::Incoming,
     client::conn::http1::{SendRequest, handshake},
-    header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue},
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, IF_MATCH},
 };
 use hyper_util::rt::TokioIo;
 use rustls_pki_types::ServerName;
@@ -162,6 +162,9 @@ fn message(target: &Target, request: &Request) -> Result<hyper::Request<Full<Byt
     }
     if !request.body.is_empty() {
         message = message.header(CONTENT_TYPE, "application/json");
+    }
+    if let Some(revision) = request.if_revision {
+        message = message.header(IF_MATCH, format!("\"{revision}\""));
     }
     let message = message.body(Full::new(request.body.clone()));
     message.map_err(|error| not_connected(request.name, error.to_string(), true))

@@ -1,7 +1,8 @@
-//! Durations as the API reads and writes them.
+//! Durations and moments as the API reads and writes them.
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A duration as the API reads it, exact to the millisecond.
@@ -19,6 +20,15 @@ pub(crate) fn some_duration<S: Serializer>(duration: &Option<Duration>, to: S) -
 
 pub(crate) fn durations<S: Serializer>(durations: &[Duration], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(durations.iter().copied().map(duration_text))
+}
+
+/// A moment to the millisecond.
+pub(crate) fn moment<S: Serializer>(moment: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{moment:.3}"))
+}
+
+pub(crate) fn some_moment<S: Serializer>(moment: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+    moment.map(|moment| format!("{moment:.3}")).serialize(to)
 }
 
 pub(crate) fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {

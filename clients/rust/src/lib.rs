@@ -33,6 +33,7 @@ mod new_job;
 mod pool;
 mod repeat;
 mod request;
+mod schedules;
 mod stats;
 mod stream;
 #[cfg(test)]
@@ -51,6 +52,9 @@ pub use model::{
 };
 pub use new_job::{Callback, Due, Expire, JobPatch, NewJob, OnExpiry, Requeue};
 pub use request::{Repeat, Request, Response};
+pub use schedules::{
+    Missed, NewSchedule, Overlap, PutSchedule, Recurrence, RunCounts, Schedule, SchedulePage, Waiting,
+};
 pub use stats::{EventSummary, Process, Stats, Timeline, TimelineRequest, TopicEvents};
 pub use tls::Trust;
 pub use topics::{TopicSort, TopicsRequest, Version};

@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::durations::{duration, durations, some_duration};
+use crate::durations::{duration, durations, moment, some_duration};
 
 /// A job to add. Times are precise to the millisecond.
 #[derive(Debug, Clone, Serialize)]
@@ -190,10 +190,6 @@ pub struct JobPatch {
     /// Its body.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub body: Option<Box<RawValue>>,
-}
-
-fn moment<S: Serializer>(moment: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
-    to.collect_str(&format_args!("{moment:.3}"))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::error::{Error, Refusal, beginning};
 pub enum Repeat {
     /// Also when it may have happened: the server recognises the repeat, or a second run changes nothing.
     Safe,
-    /// The same, and a repeat that finds no such job has reached its aim: the first attempt removed the job.
+    /// The same, and a repeat that finds no such job or schedule has reached its aim: the first attempt removed it.
     SafeUntilGone,
     /// Only when the server has not seen it, because a second run would do more: another job is added, or
     /// another one is reserved.
@@ -34,6 +34,8 @@ pub struct Request {
     pub path: String,
     /// JSON, or empty.
     pub body: Bytes,
+    /// The revision that a schedule must have, sent as `If-Match`.
+    pub if_revision: Option<u64>,
     /// How much longer than other calls this one may take, such as a long poll.
     pub wait: Duration,
     /// When it may be sent again.
@@ -43,7 +45,7 @@ pub struct Request {
 impl Request {
     pub(crate) fn new(name: &'static str, method: Method, path: impl Into<String>) -> Self {
         let (path, body, wait) = (path.into(), Bytes::new(), Duration::ZERO);
-        Self { name, method, path, body, wait, repeat: Repeat::Safe }
+        Self { name, method, path, body, if_revision: None, wait, repeat: Repeat::Safe }
     }
 
     pub(crate) fn get(name: &'static str, path: impl Into<String>) -> Self {

@@ -70,6 +70,15 @@ fn nothing_due_and_no_such_job_are_3() {
     for words in [&["topic", "show", "mail"][..], &["timeline", "mail"]] {
         assert_ended(&cli, words, 3, "topic_not_found", "topic_not_found");
     }
+    for verb in ["get", "next", "pause", "resume", "run", "delete"] {
+        assert_ended(
+            &cli,
+            &["schedule", verb, "daily"],
+            3,
+            "no schedule has this name",
+            "schedule_not_found",
+        );
+    }
     cli.succeed(&["add", "mail", "--id", "a"]);
     assert_ended(&cli, &["dead", "requeue", "news", "a"], 3, "news has no such job", "absent");
     assert!(cli.server.stop().success());
@@ -146,6 +155,8 @@ fn wrong_usage_and_refused_values_are_2() {
     }
     assert_ended(&cli, &["add", "mail", "--ttr", "100h"], 2, "invalid_job", "invalid_job");
     assert_ended(&cli, &["add", "bad topic"], 2, "invalid_job", "invalid_job");
+    let never = ["schedule", "put", "daily", "--cron", "0 0 30 2 *", "--topic", "mail"];
+    assert_ended(&cli, &never, 2, "invalid_request, /cron never matches in the zone UTC", "invalid_request");
     for words in [&["timeline", "--span", "5000d"][..], &["timeline", "--step", "90s"], &["timeline", "a b"]]
     {
         assert_ended(&cli, words, 2, "invalid_parameter", "invalid_parameter");
@@ -165,6 +176,11 @@ fn wrong_usage_and_refused_values_are_2() {
         (&["top", "--sort", "size"], "possible values: ready, overdue, delayed, dead, name"),
         (&["touch", "a"], "--receipt"),
         (&["dead", "delete", "mail"], "--all"),
+        (&["schedule", "put", "daily"], "--topic <TOPIC>"),
+        (&["schedule", "put", "daily", "{}", "--every", "1h"], "--every"),
+        (&["schedule", "put", "daily", "{}", "--ttr", "1h"], "--ttr"),
+        (&["schedule", "next", "daily", "--count", "1001"], "--count"),
+        (&["add", "--lines", "--ttr", "1m"], "--ttr"),
         (&["get", "a", "--token", "secret"], "--token"),
         (&["topic", "mail"], "tip: `linger topic show mail`"),
         (&["add", "mail", "--listen", "127.0.0.1:0"], "--listen"),

@@ -7,6 +7,7 @@ mod pipes;
 mod profiles;
 mod prompts;
 mod repeats;
+mod schedules;
 mod session;
 mod terminal;
 mod top;

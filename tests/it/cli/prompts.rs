@@ -125,6 +125,11 @@ const CHANGES: &[&[&str]] = &[
     &["topic", "pause", "mail"],
     &["topic", "resume", "mail"],
     &["topic", "purge", "mail"],
+    &["schedule", "put", "daily", "--cron", "@daily", "--topic", "mail"],
+    &["schedule", "pause", "daily"],
+    &["schedule", "resume", "daily"],
+    &["schedule", "run", "daily"],
+    &["schedule", "delete", "daily"],
     &["work", "mail", "--until-empty", "--", "true"],
 ];
 
@@ -134,6 +139,9 @@ const LOOKS: &[&[&str]] = &[
     &["dead", "ls", "mail"],
     &["topics"],
     &["topic", "show", "mail"],
+    &["schedule", "list"],
+    &["schedule", "get", "daily"],
+    &["schedule", "next", "daily"],
     &["timeline", "mail"],
     &["top"],
     &["health"],
@@ -156,6 +164,8 @@ fn commands_below(cli: &Cli, words: &[String]) -> Vec<Vec<String>> {
 fn every_change_of_a_careful_profile_needs_a_yes() {
     let cli = Cli::start();
     add_jobs(&cli);
+    let start = "2100-01-01T00:00:00Z";
+    cli.succeed(&["schedule", "put", "daily", "--every", "1d", "--start", start, "--topic", "mail"]);
     for words in CHANGES {
         let refused = ended(careful(&cli, words));
         assert_eq!((refused.code, refused.stdout.as_str()), (Some(2), ""), "{words:?}: {refused:?}");

@@ -171,6 +171,79 @@ mail         1      1         0     0      0
     (&["topic", "purge", "mail", "--yes"], "2 jobs deleted", r#"{"deleted":2}"#),
 ];
 
+/// A recurring job that has no run while the test lasts.
+const SCHEDULES: &[Step] = &[
+    (
+        &[
+            "schedule",
+            "put",
+            "daily",
+            "--cron",
+            "30 9 * * *",
+            "--time-zone",
+            "Asia/Tokyo",
+            "--start",
+            "2999-01-01T00:00:00Z",
+            "--topic",
+            "report",
+            "--body",
+            "{\"n\":  1.0}",
+        ],
+        "daily  active  next in [..] (2999-01-[..])  (new)",
+        r#"{"name":"daily",[..]"job":{"topic":"report","body":{"n":  1.0}},"revision":1,"state":"active",[..]}"#,
+    ),
+    (
+        &["schedule", "list"],
+        "NAME   STATE   NEXT[..]TOPIC   WHEN
+daily  active  in [..]  report  30 9 * * *  Asia/Tokyo",
+        r#"{"name":"daily",[..]}"#,
+    ),
+    (
+        &["schedule", "get", "daily"],
+        "daily  active  next in [..] (2999-01-[..])
+  cron           30 9 * * *
+  time-zone      Asia/Tokyo
+  start          2999-01-01 [..]
+  overlap        skip
+  missed         one
+  next           2999-01-01T00:30:00Z  in [..] (2999-01-[..])
+  next           2999-01-02T00:30:00Z  in [..] (2999-01-[..])
+  next           2999-01-03T00:30:00Z  in [..] (2999-01-[..])
+  runs           0 fired, 0 overlapped, 0 missed
+  revision       1
+  job            {\"topic\":\"report\",\"body\":{\"n\":  1.0}}",
+        r#"{"name":"daily",[..]}"#,
+    ),
+    (
+        &["schedule", "next", "daily", "--count", "2"],
+        "2999-01-01T00:30:00Z  in [..]\n2999-01-02T00:30:00Z  in [..]",
+        r#"{"next":["2999-01-01T00:30:00.000Z","2999-01-02T00:30:00.000Z"]}"#,
+    ),
+    (
+        &["schedule", "pause", "daily"],
+        "daily  paused",
+        r#"{"name":"daily",[..]"revision":2,"state":"paused",[..]}"#,
+    ),
+    (
+        &["schedule", "resume", "daily"],
+        "daily  active  next in [..]",
+        r#"{"name":"daily",[..]"revision":3,"state":"active",[..]}"#,
+    ),
+    (
+        &["schedule", "run", "daily", "--id", "mine"],
+        "run:daily:mine  ready  due [..] ago",
+        r#"{"id":"run:daily:mine","topic":"report","state":"ready",[..]"body":{"n":  1.0}}"#,
+    ),
+    (
+        &["schedule", "run", "daily", "--id", "mine"],
+        "run:daily:mine  ready  due [..] ago  (was there already)",
+        r#"{"id":"run:daily:mine",[..]}"#,
+    ),
+    (&["schedule", "delete", "daily"], "daily  deleted", r#"{"status":204,"name":"daily"}"#),
+    (&["schedule", "list"], "NAME  STATE  NEXT  TOPIC  WHEN", ""),
+    (&["get", "run:daily:mine", "--body"], "{\"n\":  1.0}", "{\"n\":  1.0}"),
+];
+
 /// The first text behind `before` that consists of the characters of ids.
 fn word_after(text: &str, before: &str) -> Option<String> {
     let (_, rest) = text.split_once(before)?;
@@ -202,7 +275,7 @@ fn run_steps(cli: &Cli, steps: &[Step], form: &str) {
     }
 }
 
-/// Runs both parts against new servers, in both forms.
+/// Runs all parts against new servers, in both forms.
 fn run_session(start: impl Fn() -> Cli) {
     for form in ["--text", "--json"] {
         let cli = start();
@@ -210,6 +283,7 @@ fn run_session(start: impl Fn() -> Cli) {
         let lines = "{\"body\":7}\n\n{\"id\":\"b\",\"topic\":\"news\",\"delay\":\"1h\"}\r\n{\"body\":7}";
         std::fs::write(cli.home.path().join("jobs.jsonl"), lines).expect("can be written");
         run_steps(&cli, TOPICS, form);
+        run_steps(&cli, SCHEDULES, form);
         assert!(cli.server.stop().success());
     }
 }
@@ -266,5 +340,13 @@ fn a_body_comes_back_byte_for_byte() {
     let text = serde_json::Value::from(format!("\n{body}\n"));
     assert_eq!(cli.job("b").expect("is there")["body"], text);
     assert!(cli.succeed(&["add", "mail", "-1.50", "--id", "c"]).contains("\"body\":-1.50}"));
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn a_job_gets_a_callback_of_its_own() {
+    let cli = Cli::start();
+    cli.succeed(&["add", "mail", "--id", "a", "--delay", "1h", "--callback", "http://127.0.0.1:8080/hook"]);
+    assert_eq!(cli.job("a").expect("is there")["callback"]["url"], "http://127.0.0.1:8080/hook");
     assert!(cli.server.stop().success());
 }

@@ -1,6 +1,8 @@
 //! The client library against the real program: each of its calls, which calls it repeats, and which certificates it trusts.
 //! Responses that the program never sends are tested beside the library's code.
 
+mod schedules;
+
 use std::{fs, path::Path, time::Duration};
 
 use linger_client::{

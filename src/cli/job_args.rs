@@ -1,0 +1,67 @@
+//! The flags that say what a job gets: those of `linger add`, and of `linger schedule put` for the job of each run.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use linger_client::{Callback, Expire, NewJob, OnExpiry, Timestamp};
+
+use crate::job::parse_duration;
+
+/// What a job gets in place of what its topic gives it.
+#[derive(Debug, Args)]
+pub(super) struct JobArgs {
+    /// How long a worker has the job [default: the topic's, else 60s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    ttr: Option<Duration>,
+    /// Attempts until it is a dead letter; 0 for no limit [default: the topic's, else 16]
+    #[arg(long, value_name = "COUNT")]
+    max_attempts: Option<u32>,
+    /// Waits between attempts, such as 15s,3m
+    #[arg(long, value_name = "DURATIONS", value_delimiter = ',', value_parser = parse_duration)]
+    retry: Vec<Duration>,
+    /// URL that the server calls when it is due, so that no worker gets it [default: the topic's callback, if any]
+    #[arg(long, value_name = "URL")]
+    callback: Option<String>,
+}
+
+impl JobArgs {
+    /// The job with what the flags say.
+    pub fn apply(&self, job: NewJob) -> NewJob {
+        let Self { ttr, max_attempts, retry, callback } = self;
+        let callback = callback.clone().map(|url| Callback { url, ..Callback::default() });
+        NewJob { ttr: *ttr, max_attempts: *max_attempts, retry: retry.clone(), callback, ..job }
+    }
+}
+
+/// What happens to jobs that expire.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum OnExpiryArg {
+    /// They become dead letters
+    Dead,
+    /// They are deleted
+    Delete,
+}
+
+impl From<OnExpiryArg> for OnExpiry {
+    fn from(argument: OnExpiryArg) -> Self {
+        match argument {
+            OnExpiryArg::Dead => Self::Dead,
+            OnExpiryArg::Delete => Self::Delete,
+        }
+    }
+}
+
+/// A moment such as `2027-01-01T08:00:00+01:00`.
+pub(super) fn parse_moment(text: &str) -> Result<Timestamp, String> {
+    // The server's reader of moments, so that both accept the same.
+    let moment = crate::job::Timestamp::parse(text).map_err(|error| error.to_string())?;
+    Timestamp::from_millisecond(moment.as_millis()).map_err(|error| error.to_string())
+}
+
+/// A duration, or a moment, which has a dash behind its year.
+pub(super) fn parse_expire(text: &str) -> Result<Expire, String> {
+    match text.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('-') {
+        true => parse_moment(text).map(Expire::At),
+        false => parse_duration(text).map(Expire::After).map_err(|error| error.to_string()),
+    }
+}
