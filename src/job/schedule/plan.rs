@@ -121,10 +121,14 @@ impl Planner<'_> {
         PlannedRun { occurrence, id, due_at, overlap, fired, overlapped }
     }
 
-    /// Leaves out the occurrences that the rule does not make up for, and runs the first of the others if it is due.
+    /// Runs the next occurrence if the rule makes up for it. Otherwise leaves out those that it does not make up for, in a step of
+    /// its own: then the first of the others is the next, and stays it while it waits for room.
     fn after_outage(&self, next: Timestamp, now: Timestamp) -> Plan {
         let mut state = self.state.clone();
         let kept = self.first_kept(next, now);
+        if kept == Some(next) && self.due_at(next) <= now {
+            return Plan::Fire(Box::new(self.run(state, next)));
+        }
         let missed_until = kept.map_or(now, |kept| kept.shifted(-1));
         let following = |after: &Timestamp| state.fired.following(&self.spec.recurrence, *after);
         let missed =
@@ -133,13 +137,8 @@ impl Planner<'_> {
         if let Some(last) = self.spec.recurrence.latest(self.state.after, missed_until) {
             state.last = Some(last);
         }
-        match kept.filter(|kept| self.due_at(*kept) <= now) {
-            Some(kept) => Plan::Fire(Box::new(self.run(state, kept))),
-            None => {
-                state.continue_after(self.spec, missed_until.min(now), self.zone_database);
-                Plan::Store(Box::new(Change { kind: ChangeKind::Missed, state }))
-            }
-        }
+        state.continue_after(self.spec, missed_until.min(now), self.zone_database);
+        Plan::Store(Box::new(Change { kind: ChangeKind::Missed, state }))
     }
 
     /// The first occurrence from `next` on that is not missed. It may not be due yet.

@@ -55,8 +55,8 @@ struct Attempt {
 
 #[derive(Clone, Copy)]
 enum AttemptKind {
-    /// A run, before which so many occurrences were missed.
-    Run { missed: u64 },
+    /// A run.
+    Run,
     /// A change without a run.
     Change {
         /// The schedule had run by a clock that was ahead.
@@ -155,8 +155,7 @@ impl Queue {
             }
             // Some of the runs may have been added on other servers; then their schedules are not as they were.
             Err(store::Error::Full(_)) => {
-                let runs =
-                    attempts.into_iter().filter(|attempt| matches!(attempt.kind, AttemptKind::Run { .. }));
+                let runs = attempts.into_iter().filter(|attempt| matches!(attempt.kind, AttemptKind::Run));
                 self.wait_with(runs.map(|run| (run, WaitReason::StoreFull)).collect(), now).await?;
                 Ok(Some(next_in))
             }
@@ -185,8 +184,7 @@ impl Queue {
             let page = self.store.schedules(after.as_ref(), BATCH).await?;
             let (now, is_last) = (page.now, page.is_last);
             after = page.schedules.last().map(|schedule| schedule.name.clone());
-            let is_run =
-                |attempt: &Attempt| matches!(attempt.kind, AttemptKind::Run { .. } | AttemptKind::Wait);
+            let is_run = |attempt: &Attempt| matches!(attempt.kind, AttemptKind::Run | AttemptKind::Wait);
             let attempts =
                 page.schedules.into_iter().filter_map(|stored| self.attempt(stored, now, read).ok());
             let attempts: Vec<Attempt> = attempts.filter(|attempt| !is_run(attempt)).collect();
@@ -240,10 +238,9 @@ impl Queue {
             }
             Plan::Fire(run) => match self.run_of(&name, &content, *run, now, read) {
                 Ok((run, fired)) => {
-                    let kind = AttemptKind::Run { missed: fired.counts.missed - state.counts.missed };
-                    let Attempt { change, .. } = changed(fired, kind);
+                    let Attempt { change, .. } = changed(fired, AttemptKind::Run);
                     let change = ScheduleChange { run: Some(run), ..change };
-                    Attempt { before, content, change, kind }
+                    Attempt { before, content, change, kind: AttemptKind::Run }
                 }
                 Err(error) => {
                     let reason = reason_of(&error);
@@ -292,9 +289,8 @@ impl Queue {
     fn count_run(&self, attempt: &Attempt, outcome: ScheduleOutcome) -> Option<WaitReason> {
         let (name, metrics) = (attempt.change.name.as_str(), &self.metrics.schedules);
         match (outcome, attempt.kind) {
-            (Ok(ScheduleChanged::Done { gave_way }), AttemptKind::Run { missed }) => {
+            (Ok(ScheduleChanged::Done { gave_way }), AttemptKind::Run) => {
                 let topic = attempt.content.spec.topic.as_str();
-                metrics.count(name, OccurrenceEnd::Missed, missed);
                 metrics.count(name, OccurrenceEnd::Fired, 1);
                 self.metrics.count(crate::metrics::Event::Added, topic, 1);
                 if gave_way {
@@ -311,8 +307,7 @@ impl Queue {
                     );
                 }
             }
-            (Ok(ScheduleChanged::Skipped), AttemptKind::Run { missed }) => {
-                metrics.count(name, OccurrenceEnd::Missed, missed);
+            (Ok(ScheduleChanged::Skipped), AttemptKind::Run) => {
                 metrics.count(name, OccurrenceEnd::Overlap, 1);
             }
             (Ok(_), AttemptKind::Wait) => {

@@ -94,6 +94,19 @@ fn other_bounds_keep_a_due_run_that_is_within() {
 }
 
 #[test]
+fn a_start_that_is_left_out_lets_it_run_at_once() {
+    let start = Some(moment("2027-01-01T00:00:00Z"));
+    let old = spec(&fields(RecurrenceFields { start, ..cron("0 * * * *", "Europe/Berlin") }));
+    let state = ScheduleState::new(&old, moment(NOW), DB);
+    assert_eq!(state.next, start);
+    let new = running().0;
+    let PutResult::Changed(state) = put(Some((&old, &state)), &new, moment(NOW), DB) else {
+        panic!("is changed")
+    };
+    assert_eq!(state.next, Some(moment("2026-03-02T13:00:00Z")));
+}
+
+#[test]
 fn another_start_moves_the_intervals() {
     let old = spec(&fields(every(minutes(60))));
     let state = ScheduleState::new(&old, moment(NOW), DB);

@@ -116,19 +116,28 @@ fn spec_of_seconds(missed: Missed) -> ScheduleSpec {
     spec(&ScheduleFields { missed, overlap, ..fields(cron("* * * * * *", "UTC")) })
 }
 
+/// The run that the rule has chosen is the one that waits, and not the first that was missed.
+#[test]
+fn a_run_after_an_outage_may_wait_for_room() {
+    let (spec, state) = hourly(Missed::One, None);
+    let left_out = store(&spec, &state, "2026-03-02T12:30:00Z").state;
+    let full = left_out.waiting(moment("2026-03-02T12:30:00Z"), WaitReason::StoreFull);
+    assert_eq!(all_runs(&spec, &full, "2026-03-02T12:45:00Z").0, ["12:00"]);
+}
+
 #[test]
 fn at_most_a_thousand_runs_are_made_up_for() {
     let spec = spec_of_seconds(Missed::All);
     let state = ScheduleState::new(&spec, moment("2025-03-02T09:00:00Z"), DB);
-    let run = fire(&spec, &state, "2026-03-02T09:00:00Z");
-    assert_eq!(run.occurrence, moment("2026-03-02T08:43:21Z"));
-    assert_eq!(run.fired.counts, RunCounts { fired: 1, missed: 1_000, overlapped: 0 });
+    let left_out = store(&spec, &state, "2026-03-02T09:00:00Z").state;
+    assert_eq!(left_out.next, Some(moment("2026-03-02T08:43:21Z")));
+    assert_eq!(left_out.counts, RunCounts { fired: 0, missed: 1_000, overlapped: 0 });
     assert_eq!(all_runs(&spec, &state, "2026-03-02T09:00:00Z").0.len(), 1_000);
     // In bursts, the shortest interval does not tell how many there are.
     let bursts = super::spec(&ScheduleFields { recurrence: cron("* * 3 * * *", "UTC"), ..fields_of(&spec) });
     let state = ScheduleState::new(&bursts, moment("2026-03-02T00:00:00Z"), DB);
-    let run = fire(&bursts, &state, "2026-03-02T09:00:00Z");
-    assert_eq!(run.occurrence, moment("2026-03-02T03:43:20Z"));
+    let left_out = store(&bursts, &state, "2026-03-02T09:00:00Z").state;
+    assert_eq!(left_out.next, Some(moment("2026-03-02T03:43:20Z")));
 }
 
 fn fields_of(spec: &ScheduleSpec) -> ScheduleFields {
