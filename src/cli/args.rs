@@ -62,13 +62,13 @@ pub(super) enum Command {
     /// Accept a state of the store that the server takes for a mistake
     #[command(subcommand)]
     Store(StoreCommand),
-    /// Write all jobs and settings into one file, which any engine can import, also while servers use the store
+    /// Write all jobs, schedules and settings into one file, which any engine can import, also while servers use the store
     #[command(after_help = help::EXPORT)]
     Export(ExportArgs),
-    /// Put the jobs and settings of an export into the configured store
+    /// Put the jobs, schedules and settings of an export into the configured store
     #[command(after_help = help::IMPORT)]
     Import(ImportArgs),
-    /// Move all jobs and settings of the configured store to another one
+    /// Move all jobs, schedules and settings of the configured store to another one
     #[command(after_help = help::MOVE)]
     Move(MoveArgs),
     /// Measure a server: throughput, lateness, parked polls, a backlog, a burst

@@ -1,4 +1,4 @@
-//! `linger move`: moves all jobs and settings of a store to another one.
+//! `linger move`: moves all jobs, schedules and settings of a store to another one.
 
 use std::process::ExitCode;
 

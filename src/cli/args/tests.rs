@@ -112,7 +112,7 @@ fn tips_name_what_was_meant_and_nothing_else() {
         ("linger cron", "tip: `linger schedule list` lists recurring jobs", "similar"),
         ("linger schedules", "`linger schedule put NAME` makes one", "similar"),
         ("linger schedule daily", "tip: `linger schedule get daily` shows it", "similar"),
-        ("linger schedule delte daily", "a similar subcommand exists: 'delete'", "schedule get"),
+        ("linger schedule nxt daily", "a similar subcommand exists: 'next'", "schedule get"),
         ("linger add mail {} --priority 3", "tip: jobs have no priority", "as a value"),
         ("linger add mail {} --ttrr 3s", "a similar argument exists: '--ttr'", "as a value"),
         ("linger serve --port 9712", "tip: --listen takes a port", "as a value"),

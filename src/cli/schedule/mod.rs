@@ -38,37 +38,37 @@ pub(super) enum ScheduleCommand {
     Put(Box<PutArgs>),
     /// List the schedules
     #[command(alias = "ls", after_help = help::CALLS)]
-    List(ListArgs),
+    List(ScheduleListArgs),
     /// Show a schedule
     #[command(alias = "show", after_help = help::CALLS)]
-    Get(GetArgs),
+    Get(ScheduleGetArgs),
     /// Show when a schedule runs next
     #[command(after_help = help::CALLS)]
-    Next(NextArgs),
+    Next(ScheduleNextArgs),
     /// Stop the runs of a schedule until it is resumed
     #[command(after_help = help::CALLS)]
-    Pause(NameArgs),
+    Pause(ScheduleNameArgs),
     /// Resume a schedule, without the runs that it would have had meanwhile
     #[command(after_help = help::CALLS)]
-    Resume(NameArgs),
+    Resume(ScheduleNameArgs),
     /// Add a job of a schedule now; the schedule does not change
     #[command(after_help = help::CALLS)]
     Run(RunArgs),
     /// Delete schedules; the jobs of their runs stay
     #[command(aliases = ["rm", "remove"], after_help = help::CALLS)]
-    Delete(DeleteArgs),
+    Delete(ScheduleDeleteArgs),
 }
 
 /// Arguments of `linger schedule list`.
 #[derive(Debug, Args)]
-pub(super) struct ListArgs {
+pub(super) struct ScheduleListArgs {
     #[command(flatten)]
     read: ReadArgs,
 }
 
 /// Arguments of `linger schedule get`.
 #[derive(Debug, Args)]
-pub(super) struct GetArgs {
+pub(super) struct ScheduleGetArgs {
     /// Name of the schedule
     name: String,
     /// Print only the definition, as JSON that `linger schedule put` takes; values of headers are hidden: give them again
@@ -80,7 +80,7 @@ pub(super) struct GetArgs {
 
 /// Arguments of `linger schedule next`.
 #[derive(Debug, Args)]
-pub(super) struct NextArgs {
+pub(super) struct ScheduleNextArgs {
     /// Name of the schedule
     name: String,
     /// Most runs
@@ -93,7 +93,7 @@ pub(super) struct NextArgs {
 
 /// Arguments of `linger schedule pause` and `linger schedule resume`.
 #[derive(Debug, Args)]
-pub(super) struct NameArgs {
+pub(super) struct ScheduleNameArgs {
     /// Name of the schedule
     name: String,
     #[command(flatten)]
@@ -114,7 +114,7 @@ pub(super) struct RunArgs {
 
 /// Arguments of `linger schedule delete`.
 #[derive(Debug, Args)]
-pub(super) struct DeleteArgs {
+pub(super) struct ScheduleDeleteArgs {
     /// Names of the schedules
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
@@ -126,11 +126,11 @@ pub(super) struct DeleteArgs {
 pub(super) fn run(command: &ScheduleCommand) -> ExitCode {
     match command {
         ScheduleCommand::Put(arguments) => put::run(arguments),
-        ScheduleCommand::List(ListArgs { read }) => read.run("schedule list", list),
-        ScheduleCommand::Get(GetArgs { name, definition, read }) => {
+        ScheduleCommand::List(ScheduleListArgs { read }) => read.run("schedule list", list),
+        ScheduleCommand::Get(ScheduleGetArgs { name, definition, read }) => {
             read.run("schedule get", async |session| get(session, name, *definition).await)
         }
-        ScheduleCommand::Next(NextArgs { name, count, read }) => {
+        ScheduleCommand::Next(ScheduleNextArgs { name, count, read }) => {
             read.run("schedule next", async |session| next(session, name, *count).await)
         }
         ScheduleCommand::Pause(arguments) => {
@@ -144,7 +144,7 @@ pub(super) fn run(command: &ScheduleCommand) -> ExitCode {
             let id = id.clone().unwrap_or_else(|| JobId::generate().to_string());
             print_added(session, &session.call(&Request::run_schedule(name, &id)).await?)
         }),
-        ScheduleCommand::Delete(DeleteArgs { names, change }) => {
+        ScheduleCommand::Delete(ScheduleDeleteArgs { names, change }) => {
             change.run("schedule delete", async |session| delete(session, names).await)
         }
     }
@@ -203,7 +203,7 @@ async fn next(session: &Session, name: &str, count: u16) -> Result<Exit, Failure
     Ok(Exit::Done)
 }
 
-impl NameArgs {
+impl ScheduleNameArgs {
     fn change(&self, command: &'static str, request: fn(&str) -> Request, verb: &str) -> ExitCode {
         let Self { name, change } = self;
         change.run(command, async |session| {
