@@ -16,8 +16,8 @@ pub enum PutResult {
 
 /// What a PUT does to a schedule, or to none.
 ///
-/// Pause, counts and the job of the last run stay in any case. The last run, those that are not run again and the next stay if
-/// the rule does; a change of `start` or `end` keeps a run that is due, if it is still within.
+/// Pause, counts and the job of the last run stay in any case. If the rule stays, so do the last run, the
+/// occurrences that are not run again, and the next run; a change of `start` or `end` keeps a run that is due, if it is still within.
 #[must_use]
 pub fn put(
     old: Option<(&ScheduleSpec, &ScheduleState)>,

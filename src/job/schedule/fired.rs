@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Recurrence;
 use crate::job::Timestamp;
 
-/// Occurrences that have run, or that gave way to a run which was not over: as ranges in which all of them have.
+/// Occurrences that are over: each ran, or was left out because the previous run was not over. Kept as ranges without a gap.
 ///
 /// A schedule that runs without interruption has one range. Of the past, at least the last 1,000 occurrences are remembered,
 /// and all that a clock which was ahead has left in the future, up to 1,000 ranges.

@@ -169,7 +169,7 @@ fn expand_nickname(text: &str) -> Result<&str, String> {
     })
 }
 
-const YEAR: &str = "must not have a year; leave it out, and set start and end instead (of six fields, the first is the second)";
+const YEAR: &str = "must not have a year; leave it out, and set start and end instead (a pattern of six fields begins with the second)";
 
 /// The six fields, from second to day of week.
 fn split(text: &str) -> Result<[&str; 6], String> {

@@ -146,7 +146,7 @@ impl Planner<'_> {
         let recurrence = &self.spec.recurrence;
         let before_next = next.shifted(-1);
         let following = |from: Timestamp| self.state.fired.following(recurrence, from.shifted(-1));
-        // The last that is due: an occurrence is due before the one after it, so it is one of the last two.
+        // Only the last occurrence can still wait for its jitter, so the last one that is due is among the last two.
         let latest_few = recurrence.latest_few(before_next, now, 2);
         let last_due = latest_few.into_iter().rev().find(|occurrence| self.due_at(*occurrence) <= now);
         // With another zone database than that of `next` there may be none.

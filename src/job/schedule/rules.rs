@@ -66,8 +66,8 @@ pub struct MissedRule {
 }
 
 impl MissedRule {
-    /// A run that is later than this is late, a schedule whose next run is so late has had an outage, and one whose moments
-    /// are this much ahead of the clock has seen a wrong one.
+    /// The tolerance: a run that is later than this is late, and its schedule had an outage; a schedule that is further ahead of
+    /// the clock has seen a wrong one.
     pub const LATE: Duration = Duration::from_secs(60);
     /// Most runs that `all` makes up for.
     pub const MAX_RUNS: usize = 1_000;

@@ -135,8 +135,8 @@ impl ScheduleState {
         self.next.filter(|_| !self.paused).map(|next| spec.due_at(name, next))
     }
 
-    /// Whether moments of this schedule are over a minute later than the clock: it ran, or was changed, by a wrong one. It is
-    /// until the next run.
+    /// Whether moments of this schedule are over a minute later than the clock: it ran, or was changed, by a wrong one. This
+    /// stays true until the next run.
     #[must_use]
     pub fn is_ahead(&self, now: Timestamp) -> bool {
         self.last.unwrap_or(self.after).max(self.after) > now.after(MissedRule::LATE)

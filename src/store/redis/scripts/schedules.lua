@@ -2,10 +2,12 @@
 -- `adding.lua` and `agenda.lua`, too.
 --
 -- KEYS      behind those of the outlets: the schedules, a hash of names to contents, and the agenda
--- ARGV[A..] per change: the schedule's name, the content that is expected and the new one ('' for none), the id and the record of
---           the run's job and when it is due ('' for no run), what the previous run's job means ('' for nothing, 's' when the run
---           is left out while that job is not dead, 'g' when it is deleted if it waits), its id, and the content for a run that
---           is left out
+-- ARGV[A..] per change nine:
+--             1 the schedule's name, 2 the content that is expected, 3 the new one; '' for none
+--             4 the id of the run's job, 5 its record, 6 when it is due; '' for no run
+--             7 what the previous run's job means: '' nothing, 's' the run is left out while that job is not dead, 'g' it is
+--               deleted if it waits, 8 its id
+--             9 the content for a run that is left out
 -- Reply     { set aside, per change 'D' when it was made, 'G' when the previous run's job was deleted besides, 'S' when the run was
 --           left out; nothing is changed for 'F' when the content differs, 'Y' when the job is not due yet, 'X' and 'P' as in
 --           `add.lua`, and 'M' with an outlet whose keys are needed }
