@@ -250,6 +250,7 @@ impl CallLoad {
                 _ if live < left => (left, progress_us) = (live, clock.now_micros()),
                 _ => {}
             }
+            // The server has no signal for the last job; counts are read no faster than a producer asks.
             clock.sleep(LONG_PAUSE).await;
         }
         println!("{left} jobs are left");

@@ -209,6 +209,7 @@ async fn killed_stopped_and_frozen_three_processes_on_redis_lose_no_job() {
             }
             left -= left.min(6);
             let frozen_for = thaw_us.saturating_sub(clock.now_micros()).max(0);
+            // How long a process is frozen is part of the fault.
             clock.sleep(Duration::from_micros(frozen_for.unsigned_abs())).await;
             servers[frozen].signal(Signal::CONT);
         }
