@@ -5,8 +5,8 @@ use std::{fmt, net::SocketAddr, time::Duration};
 use bytes::Bytes;
 use hyper::Method;
 use linger_client::{
-    BatchItem, Client, Counts, Error, NewJob, Options, PopRequest, Repeat, Request, ReservedJob, ServerUrl,
-    Timestamp, Version,
+    Added, BatchItem, Client, Counts, Error, NewJob, Options, PopRequest, Repeat, Request, ReservedJob,
+    ServerUrl, Timestamp, Version,
 };
 use serde::{
     Deserialize,
@@ -67,11 +67,12 @@ impl Connection {
 
     /// Adds one job; fails if the server has it already. Returns when it was made, by the server's clock.
     pub async fn add_one(&self, job: &NewJob) -> Result<Timestamp, Failure> {
-        let added = self.0.add(job).await?;
-        if added.is_repeat {
-            return Err(Failure::Unfit(format!("add: the server has had job {} before", added.job.id)));
+        match self.0.add(job).await? {
+            Added::Created(job) => Ok(job.created_at),
+            Added::Replaced(job) | Added::Repeated(job) => {
+                Err(Failure::Unfit(format!("add: the server has had job {} before", job.id)))
+            }
         }
-        Ok(added.job.created_at)
     }
 
     /// Pops up to `max` jobs, of which the first may be waited for.

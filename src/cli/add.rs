@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
-use linger_client::{Due, Expire, Job, NewJob, Request, Response, Timestamp};
+use linger_client::{Due, Expire, IfExists, Job, NewJob, Request, Response, Timestamp};
 
 use super::{
     exit::{Exit, Failure},
@@ -33,6 +33,12 @@ pub(super) struct AddArgs {
     /// Id of the job: a second add of the same job with the same id adds nothing [default: a new one]
     #[arg(long)]
     id: Option<String>,
+    /// Put the job in the place of one of the topic with this id
+    #[arg(long, requires = "id")]
+    replace: bool,
+    /// Number of this version: --replace then only replaces lower ones
+    #[arg(long, value_name = "NUMBER", requires = "id")]
+    revision: Option<u64>,
     #[command(flatten)]
     job: JobArgs,
     /// When it expires: a duration after it is due, or a moment [default: the topic's, else never]
@@ -45,7 +51,7 @@ pub(super) struct AddArgs {
     #[arg(long)]
     raw: bool,
     /// Add a job for each line: its definition as JSON, as POST /jobs takes it. Read from @FILE or stdin
-    #[arg(long, conflicts_with_all = ["delay", "at", "id", "JobArgs", "expire", "raw"])]
+    #[arg(long, conflicts_with_all = ["delay", "at", "id", "JobArgs", "expire", "raw", "replace", "revision"])]
     lines: bool,
     #[command(flatten)]
     change: ChangeArgs,
@@ -84,6 +90,8 @@ impl AddArgs {
             due: delay.or(self.at.map(Due::At)),
             expire: self.expire,
             on_expiry: self.on_expiry.map(Into::into),
+            revision: self.revision,
+            if_exists: self.replace.then_some(IfExists::Replace),
             traceparent,
             tracestate,
             body,
@@ -100,11 +108,15 @@ async fn add(session: &Session, job: &NewJob) -> Result<Exit, Failure> {
 
 /// Prints the job that a call added, or one that was there already.
 pub(super) fn print_added(session: &Session, response: &Response) -> Result<Exit, Failure> {
-    let is_new = response.status == 201;
+    let is_new = response.status == 201 || response.is_replacement();
     session.print(response, |job: Job| {
         // A new job is seen as of its add, so that the delay reads as it was given.
         let wording = if is_new { Wording::new(job.created_at) } else { session.wording() };
-        let repeat = if is_new { "" } else { "  (was there already)" };
+        let repeat = match response.status {
+            201 => "",
+            _ if response.is_replacement() => "  (in place of an older version)",
+            _ => "  (was there already)",
+        };
         format!("{}{repeat}", wording.job(&job))
     })?;
     Ok(Exit::Done)

@@ -84,6 +84,9 @@ impl Wording {
             ("reserved", Some(until), _) => {
                 parts.push(format!("until {}", self.moment(until)));
                 parts.extend(job.reserved_by.as_deref().map(by));
+                if job.attempts == 0 {
+                    parts.push("(an older version)".to_owned());
+                }
             }
             ("dead", _, Some(_)) => return self.dead(job),
             _ => parts.push(self.due(job.due_at)),
@@ -118,6 +121,9 @@ impl Wording {
         row("due", self.moment(job.due_at));
         if let Some(expires_at) = job.expires_at {
             row("expires", self.moment(expires_at));
+        }
+        if let Some(revision) = job.revision {
+            row("revision", revision.to_string());
         }
         row("ttr", span(job.ttr));
         row("attempts", attempts);

@@ -1,4 +1,5 @@
-//! What happened to a job: the last attempts that did not finish it, and by which actor it was requeued or rescheduled.
+//! What happened to a job: the last attempts that did not finish it, and by which actor it was requeued, rescheduled or
+//! replaced.
 //!
 //! Both engines store the history as an attribute, the oldest entry first. An entry is, big-endian:
 //!
@@ -53,6 +54,8 @@ pub enum HistoryEvent {
     Requeued,
     /// The due time was changed.
     Rescheduled,
+    /// An add put another version in its place.
+    Replaced,
 }
 
 /// How an attempt ended that did not finish the job.
@@ -141,6 +144,7 @@ fn encode_entry(HistoryEntry { at, by, event }: &HistoryEntry) -> Vec<u8> {
         }
         HistoryEvent::Requeued => (4, 0, Duration::ZERO, ""),
         HistoryEvent::Rescheduled => (5, 0, Duration::ZERO, ""),
+        HistoryEvent::Replaced => (6, 0, Duration::ZERO, ""),
     };
     let by = by.as_ref().map_or("", Actor::as_str);
     let reason = &reason[..reason.floor_char_boundary(History::REASON_BYTES)];
@@ -178,6 +182,7 @@ fn decode_entry(bytes: &[u8]) -> Option<HistoryEntry> {
         3 => attempt(AttemptEnd::Buried)?,
         4 => HistoryEvent::Requeued,
         5 => HistoryEvent::Rescheduled,
+        6 => HistoryEvent::Replaced,
         _ => return None,
     };
     Some(HistoryEntry { at, by, event })
@@ -218,6 +223,7 @@ mod tests {
             attempt(1, Some("psp timeout")),
             entry_at(5, HistoryEvent::Requeued),
             entry_at(6, HistoryEvent::Rescheduled),
+            entry_at(7, HistoryEvent::Replaced),
             attempt(2, None),
         ];
         assert_eq!(history(&entries).entries().collect::<Vec<_>>(), entries);

@@ -243,7 +243,7 @@ pub struct Job {
     pub expires_at: Option<Timestamp>,
     /// How it is run.
     pub spec: JobSpec,
-    /// Reservations granted so far.
+    /// Reservations granted so far. None while it [waits for the holder of an older version](Job::waits_for_older).
     pub attempts: u32,
     /// Why it is dead or was last released.
     pub reason: Option<Reason>,
@@ -272,6 +272,13 @@ impl Job {
             JobState::Reserved(reserved) => Some(reserved),
             JobState::Delayed | JobState::Ready | JobState::Dead(_) => None,
         }
+    }
+
+    /// Whether it replaced a version that is reserved: its reservation is one of that version, and the job is not
+    /// delivered until it ends. No reservation of its own has been granted yet.
+    #[must_use]
+    pub fn waits_for_older(&self) -> bool {
+        self.state() == State::Reserved && self.attempts == 0
     }
 
     /// When it was reserved, if it has a reservation.

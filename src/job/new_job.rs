@@ -32,6 +32,10 @@ pub struct NewJob {
     pub expire: Option<Expire>,
     /// What happens when it expires.
     pub on_expiry: Option<OnExpiry>,
+    /// Its [revision](super::JobSpec::revision).
+    pub revision: Option<u64>,
+    /// Whether it replaces a job with its id. Not part of the fingerprint.
+    pub replaces: bool,
     /// Whom to call when it is due, in place of the callback of its topic or of workers.
     pub callback: Option<Arc<Callback>>,
     /// W3C trace context of the request.
@@ -41,7 +45,7 @@ pub struct NewJob {
 }
 
 impl NewJob {
-    /// Hashes every field except the id and the trace context, with XXH3-128 over length-prefixed fields. A repeat is sent
+    /// Hashes every field of the job except the id and the trace context, with XXH3-128 over length-prefixed fields. A repeat is sent
     /// in another span. The hash protects clients from their own mistakes, not from an attacker.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
@@ -74,6 +78,9 @@ impl NewJob {
         }
         if let Some(on_expiry) = self.on_expiry {
             field(b'o', on_expiry.as_str().as_bytes());
+        }
+        if let Some(revision) = self.revision {
+            field(b'v', &revision.to_le_bytes());
         }
         if let Some(callback) = &self.callback {
             field(b'c', &callback.encode());

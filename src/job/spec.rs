@@ -20,6 +20,8 @@ pub struct JobSpec {
     pub late_finish: bool,
     /// From when on it is not delivered any more.
     pub expiry: Option<Expiry>,
+    /// The client's number of this version, at most [`MAX_REVISION`](Self::MAX_REVISION). An add that replaces the job with a lower one is out of date.
+    pub revision: Option<u64>,
     /// Its own callback. Such a job is never delivered with those that have none.
     pub callback: Option<Arc<Callback>>,
     /// W3C trace context of the request that added it. A repeat does not change it.
@@ -36,6 +38,7 @@ impl Default for JobSpec {
             require_receipt: false,
             late_finish: true,
             expiry: None,
+            revision: None,
             callback: None,
             trace: None,
         }
@@ -44,7 +47,9 @@ impl Default for JobSpec {
 
 impl JobSpec {
     /// The attributes that this version knows completely: an engine may write them anew with a record.
-    pub const WHOLE_TAGS: [Tag; 3] = [Tag::RETRY, Tag::EXPIRY, Tag::NO_LATE_FINISH];
+    pub const WHOLE_TAGS: [Tag; 4] = [Tag::RETRY, Tag::EXPIRY, Tag::NO_LATE_FINISH, Tag::REVISION];
+    /// Highest revision: all languages have an integer for it.
+    pub const MAX_REVISION: u64 = i64::MAX.unsigned_abs();
 
     /// Reads a spec from a record, whose head has the first three values; `None` when an attribute is malformed.
     #[must_use]
@@ -60,7 +65,18 @@ impl JobSpec {
         };
         let (retry, expiry, trace) = (attributes.retry()?, attributes.expiry()?, attributes.trace());
         let late_finish = attributes.get(Tag::NO_LATE_FINISH).is_none();
-        Some(Self { ttr, max_attempts, retry, require_receipt, late_finish, expiry, callback, trace })
+        let revision = attributes.revision()?;
+        Some(Self {
+            ttr,
+            max_attempts,
+            retry,
+            require_receipt,
+            late_finish,
+            expiry,
+            revision,
+            callback,
+            trace,
+        })
     }
 
     /// Sets the attributes of a new job.
@@ -74,6 +90,7 @@ impl JobSpec {
         attributes.set_retry(&self.retry);
         attributes.set_expiry(self.expiry.as_ref());
         attributes.set(Tag::NO_LATE_FINISH, (!self.late_finish).then_some(&[]));
+        attributes.set_revision(self.revision);
     }
 
     /// Sets the others. A later version may have stored parts of them that this one does not know, so they are not

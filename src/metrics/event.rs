@@ -5,6 +5,8 @@
 pub enum Event {
     /// Added; a repeated add does not count.
     Added,
+    /// Replaced by a newer version.
+    Replaced,
     /// Delivered to a worker.
     Delivered,
     /// Finished.
@@ -28,8 +30,9 @@ pub enum Event {
 }
 
 impl Event {
-    pub(super) const ALL: [(Self, &'static str, &'static str); 11] = [
+    pub(super) const ALL: [(Self, &'static str, &'static str); 12] = [
         (Self::Added, "linger_jobs_added", "Jobs added"),
+        (Self::Replaced, "linger_jobs_replaced", "Jobs replaced by a newer version"),
         (Self::Delivered, "linger_jobs_delivered", "Reservations delivered"),
         (Self::Finished, "linger_jobs_finished", "Jobs finished"),
         (

@@ -27,9 +27,13 @@ pub(super) async fn apply_outcome(
         match apply_once(queue, reservation, outcome).await {
             Ok(()) => return result_of(outcome),
             Err(error) if may_have_happened && shows_success(outcome, &error) => return result_of(outcome),
-            Err(Error::JobNotFound | Error::JobEnded(_) | Error::LeaseLost { .. } | Error::NotReserved) => {
-                return CallResult::Lost;
-            }
+            Err(
+                Error::JobNotFound
+                | Error::JobEnded(_)
+                | Error::LeaseLost { .. }
+                | Error::JobReplaced
+                | Error::NotReserved,
+            ) => return CallResult::Lost,
             Err(error) if clock.now_micros() >= ends_us => {
                 let (id, topic) = (&reservation.job.id, &reservation.job.topic);
                 tracing::warn!(%id, %topic, %error, "cannot settle a job after its call; it returns as after a crash");

@@ -15,14 +15,26 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// Another job has this id.
     #[error(
-        "another job has this id; topic, delay or at, ttr, max_attempts, retry, expire, on_expiry, callback and body byte for byte were \
-         compared; \
-         delete it first or choose another id"
+        "another job has this id; topic, delay or at, ttr, max_attempts, retry, expire, on_expiry, revision, callback and body byte for byte \
+         were compared; \
+         choose another id, delete it first or, if it is of the same topic, add with \"if_exists\": \"replace\""
     )]
     JobExists {
         /// State of that job, and when it is or was due. `None` if the caller may not use its topic.
         shown: Option<(State, Timestamp)>,
     },
+    /// The job has a higher revision than the add that was to replace it; nothing changed.
+    #[error("the job has revision {stored}, which is higher than this one: a later version was added before")]
+    OlderRevision {
+        /// The job's revision.
+        stored: u64,
+    },
+    /// The job was replaced while this receipt held it: the receipt is of an older version.
+    #[error(
+        "the job was replaced by a newer version during this reservation; drop this work, the newer version is delivered for \
+         itself"
+    )]
+    JobReplaced,
     /// No job has this id: it is unknown, finished or deleted, and this process does not remember it.
     #[error("no job has this id: it was never added, or it is finished or deleted")]
     JobNotFound,
@@ -231,6 +243,8 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::JobExists { .. } => "job_exists",
+            Self::OlderRevision { .. } => "stale_revision",
+            Self::JobReplaced => "job_replaced",
             Self::JobNotFound | Self::JobEnded(_) => "job_not_found",
             Self::LeaseLost { .. } => "lease_lost",
             Self::NotReserved => "not_reserved",
@@ -290,6 +304,8 @@ impl From<Refusal> for Error {
             Refusal::InState(State::Dead) => Self::JobDead,
             Refusal::InState(State::Reserved | State::Delayed | State::Ready) => Self::JobReserved,
             Refusal::Exists { .. } => Self::JobExists { shown: None },
+            Refusal::OlderRevision { stored } => Self::OlderRevision { stored },
+            Refusal::Replaced => Self::JobReplaced,
             Refusal::IntakePaused => Self::IntakePaused,
             Refusal::ExpiresFirst => Self::ExpiresFirst,
             Refusal::Expired => Self::JobExpired,

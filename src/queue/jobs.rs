@@ -14,7 +14,7 @@ use super::{
 use crate::{
     job::{Actor, Expire, Expiry, Job, JobId, JobSpec, NewJob, Topic, TopicFilter, Ttr},
     metrics::Event,
-    store::{AddJob, Added, FinishJob, Finished, Outcome, Patch, Refusal, Requeue, Steps},
+    store::{AddJob, Added, FinishJob, Finished, IfExists, Outcome, Patch, Refusal, Requeue, Steps},
 };
 
 /// An added job in its current state.
@@ -22,19 +22,31 @@ use crate::{
 pub struct AddOutcome {
     /// The job.
     pub job: Job,
-    /// Whether an earlier sending of the same request had added it already.
-    pub replayed: bool,
+    /// What the add did.
+    pub how: AddKind,
+}
+
+/// What an add did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddKind {
+    /// It added the job.
+    Created,
+    /// It put the job in the place of an older version.
+    Replaced,
+    /// Nothing: an earlier sending of the same request, or of the same revision, had added the job already.
+    Replayed,
 }
 
 impl Queue {
-    /// Adds a job. The topic of the job is the caller's to check; `scope` decides what a conflict tells of another job.
+    /// Adds a job, or replaces one if it says so. The topic of the job is the caller's to check; `scope` decides what a conflict
+    /// tells of another job.
     ///
     /// # Errors
-    /// [`Error::JobExists`], [`Error::ExpiresFirst`], [`Error::BodyTooLarge`], [`Error::IntakePaused`],
+    /// [`Error::JobExists`], [`Error::OlderRevision`], [`Error::ExpiresFirst`], [`Error::BodyTooLarge`], [`Error::IntakePaused`],
     /// [`Error::CallbackNotAllowed`], or the store's.
-    pub async fn add(&self, scope: &TopicFilter, job: NewJob) -> Result<AddOutcome> {
+    pub async fn add(&self, scope: &TopicFilter, job: NewJob, by: Option<&Actor>) -> Result<AddOutcome> {
         let span = self.begin_span();
-        let added = self.store.add(vec![self.resolve(job)?]).await?;
+        let added = self.store.add(vec![self.resolve(job, by)?]).await?;
         self.add_outcome(scope, added.into_iter().next().ok_or_else(missing_result)?, &span)
     }
 
@@ -42,13 +54,18 @@ impl Queue {
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`], or the store's for all of them.
-    pub async fn add_batch(&self, scope: &TopicFilter, jobs: Vec<NewJob>) -> Result<Vec<Result<AddOutcome>>> {
+    pub async fn add_batch(
+        &self,
+        scope: &TopicFilter,
+        jobs: Vec<NewJob>,
+        by: Option<&Actor>,
+    ) -> Result<Vec<Result<AddOutcome>>> {
         self.check_batch(jobs.len())?;
         let span = self.begin_span();
         let mut refusals = Vec::with_capacity(jobs.len());
         let mut accepted = Vec::with_capacity(jobs.len());
         for job in jobs {
-            match self.resolve(job) {
+            match self.resolve(job, by) {
                 Ok(job) => {
                     accepted.push(job);
                     refusals.push(None);
@@ -66,7 +83,7 @@ impl Queue {
     }
 
     /// Checks a job against the limits and fills in the defaults of its topic.
-    pub(super) fn resolve(&self, job: NewJob) -> Result<AddJob> {
+    pub(super) fn resolve(&self, job: NewJob, by: Option<&Actor>) -> Result<AddJob> {
         let (limit, got) = (self.limits.max_body, job.body.as_bytes().len());
         if got > limit {
             return Err(Error::BodyTooLarge { limit, got });
@@ -94,12 +111,14 @@ impl Queue {
             require_receipt: settings.require_receipt,
             late_finish: settings.late_finish.unwrap_or(true),
             expiry: expire.map(|expire| Expiry { expire, on_expiry: on_expiry.unwrap_or_default() }),
+            revision: job.revision,
             callback: job.callback,
             trace: job.trace,
         };
         let id = job.id.unwrap_or_else(JobId::generate);
-        let is_paused = topic.pause.intake;
-        Ok(AddJob { id, topic: job.topic, due: job.due, spec, fingerprint, is_paused, body: job.body })
+        let if_exists = if job.replaces { IfExists::Replace { by: by.cloned() } } else { IfExists::Keep };
+        let (topic, due, body, is_paused) = (job.topic, job.due, job.body, topic.pause.intake);
+        Ok(AddJob { id, topic, due, spec, fingerprint, is_paused, if_exists, body })
     }
 
     fn add_outcome(
@@ -112,9 +131,14 @@ impl Queue {
             Ok(Added::Created(job)) => {
                 self.metrics.count(Event::Added, job.topic.as_str(), 1);
                 span.added(&job);
-                Ok(AddOutcome { job, replayed: false })
+                Ok(AddOutcome { job, how: AddKind::Created })
             }
-            Ok(Added::Replayed(job)) => Ok(AddOutcome { job, replayed: true }),
+            Ok(Added::Replaced(job)) => {
+                self.metrics.count(Event::Replaced, job.topic.as_str(), 1);
+                span.added(&job);
+                Ok(AddOutcome { job, how: AddKind::Replaced })
+            }
+            Ok(Added::Replayed(job)) => Ok(AddOutcome { job, how: AddKind::Replayed }),
             Err(Refusal::Exists { topic, state, due_at }) => {
                 Err(Error::JobExists { shown: scope.allows(&topic).then_some((state, due_at)) })
             }

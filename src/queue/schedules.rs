@@ -222,13 +222,13 @@ impl Queue {
         let id = JobId::parse(&format!("run:{name}:{id}")).map_err(|_| {
             Error::Damaged(format!("schedule {name} has a run of a longer id than there may be"))
         })?;
-        self.add(scope, NewJob { id: Some(id), due: Due::default(), ..template }).await
+        self.add(scope, NewJob { id: Some(id), due: Due::default(), ..template }, None).await
     }
 
     /// Checks what an add would check about a template.
     fn check_template(&self, template: NewJob) -> Result<()> {
         // With an id, a paused intake is no reason to refuse.
-        self.resolve(NewJob { id: Some(JobId::generate()), ..template }).map(drop)
+        self.resolve(NewJob { id: Some(JobId::generate()), ..template }, None).map(drop)
     }
 
     /// Replaces a schedule by what `change` makes of it, which may be called again. Returns it as it is now.

@@ -37,7 +37,7 @@ pub use outcome::{
 };
 pub use rate_limit::Allowed;
 pub use records::{JobRecord, Put, RecordPage, RecordReader, TopicRecord};
-pub use request::{AddJob, Claim, FinishJob, Patch, PurgeCursor, Release, Requeue, Wait};
+pub use request::{AddJob, Claim, FinishJob, IfExists, Patch, PurgeCursor, Release, Requeue, Wait};
 pub use schedules::{
     PreviousRun, ScheduleChange, ScheduleChanged, ScheduleContent, ScheduleOutcome, SchedulePage,
     ScheduleRefusal, ScheduleRun, ScheduleStore, ScheduleUpdates, StoredSchedule,
@@ -123,19 +123,24 @@ pub struct EngineInfo {
 ///    [`reserve`](Self::reserve) never returns a job of another outlet. All else is by topic: figures, purges, dead
 ///    letters, settings and scopes. Resuming a topic's delivery notifies the [`Listener`] of its outlets with ready jobs.
 /// 11. A job's [history](crate::job::History) gets an entry in the step that ends a reservation by a release, a bury or its
-///    TTR, that requeues the job, or in which a caller changes its due time; no other step changes it. It names who reserved the job, or
+///    TTR, that requeues or replaces the job, or in which a caller changes its due time; no other step changes it. It names who reserved the job, or
 ///    who asked for the change.
 /// 12. A job with an [expiry](crate::job::Expiry) is not reserved from that moment on. A promotion then makes it a dead letter
 ///    or deletes it, the latter only while the clock is [trusted](crate::clock::ClockTrust), and never makes it ready; until then an engine may show a ready one as delayed. A reservation keeps it
 ///    from expiring. The moment follows from the due time that an add, a patch, a requeue or a change of a listed job sets, and
 ///    no other step moves it.
+/// 13. An add that [replaces](IfExists::Replace) puts a whole new job in the place of the one of its topic with its id: only the
+///    history goes on. A job with a revision replaces no higher one, and an equal one is the same. A reserved job keeps its
+///    reservation, but it is then one of an older version and counts as no attempt of the new one: a finish, release or bury with
+///    its receipt is [`Refusal::Replaced`] and ends it, as do its deadline and a cancellation, and then the new job waits for its
+///    due time. A touch with it is refused as well and ends nothing.
 #[async_trait]
 pub trait Store: TopicStore + ScheduleStore + std::fmt::Debug + 'static {
     /// Describes the engine.
     fn info(&self) -> EngineInfo;
 
     /// Adds jobs. The same id with the same fingerprint is [`Added::Replayed`] and changes nothing;
-    /// with another it is [`Refusal::Exists`]. Two equal ids within a batch are treated in order.
+    /// with another it is [`Refusal::Exists`], unless the add replaces. Two equal ids within a batch are treated in order.
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Outcome<Added>>>;
 
     /// Reserves up to `claims.len()` ready jobs of `outlet`, at most one for each claim, and returns them in the order of the

@@ -36,6 +36,14 @@ pub enum Refusal {
         /// That job's due time.
         due_at: Timestamp,
     },
+    /// The job has a higher revision than the add that was to replace it.
+    OlderRevision {
+        /// The job's revision.
+        stored: u64,
+    },
+    /// The job was replaced during this reservation, which was of the older version. Unless this is refused to a touch, the
+    /// reservation has ended, and the new version waits for its due time.
+    Replaced,
     /// The topic accepts no new jobs.
     IntakePaused,
     /// The job would expire before it is due.
@@ -58,8 +66,10 @@ pub struct Finished {
 pub enum Added {
     /// Stored.
     Created(Job),
-    /// The same job exists already and is returned; nothing changed.
+    /// The same job, or the same revision of it, exists already and is returned; nothing changed.
     Replayed(Job),
+    /// Stored in the place of an older version.
+    Replaced(Job),
 }
 
 /// Result of adding a secret.

@@ -19,8 +19,23 @@ pub struct AddJob {
     pub fingerprint: Fingerprint,
     /// Its topic accepts no new jobs: only the repeat of an earlier add is recognised.
     pub is_paused: bool,
+    /// What happens to a job of its topic that has its id.
+    pub if_exists: IfExists,
     /// The data for the worker.
     pub body: Body,
+}
+
+/// What an add does to a job of the same topic and id.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum IfExists {
+    /// Nothing: the job stays as it is.
+    #[default]
+    Keep,
+    /// It puts the new job in its place, unless the new one has a revision that is not higher.
+    Replace {
+        /// Who asks for it, for the history of the new one.
+        by: Option<Actor>,
+    },
 }
 
 /// A request for one ready job.

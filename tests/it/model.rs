@@ -195,6 +195,7 @@ impl<'a> Sequence<'a> {
                 due: self.due(),
                 fingerprint: Fingerprint([self.random.random_range(0..2); 16]),
                 is_paused: self.random.random_bool(0.1),
+                if_exists: self.if_exists(),
                 body: jobs::body(["1", "{\"a\":[1,2]}", "\"text\""][self.random.random_range(0..3)]),
             });
         }

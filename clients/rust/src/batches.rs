@@ -68,10 +68,10 @@ impl Request {
 /// Every call fails with [`Error`]; [`Repeat`] says which failures lead to another attempt.
 #[expect(clippy::missing_errors_doc, reason = "said once, above")]
 impl Client {
-    /// Adds up to 1,000 jobs. Is repeated only when each of them has an id.
+    /// Adds up to 1,000 jobs. Is repeated only when that is safe for [each of them](NewJob::is_repeatable).
     pub async fn add_batch(&self, jobs: &[NewJob]) -> Result<Vec<BatchItem>, Error> {
-        let has_ids = jobs.iter().all(|job| job.id.is_some());
-        let repeat = if has_ids { Repeat::Safe } else { Repeat::IfNotSent };
+        let is_repeatable = jobs.iter().all(NewJob::is_repeatable);
+        let repeat = if is_repeatable { Repeat::Safe } else { Repeat::IfNotSent };
         self.items(Request::add_batch(jobs).repeat(repeat), jobs.len()).await
     }
 
@@ -146,6 +146,8 @@ impl Client {
         struct Item {
             status: u16,
             id: Option<String>,
+            #[serde(default)]
+            replaced: bool,
             problem: Option<Box<RawValue>>,
         }
         #[derive(Deserialize)]
@@ -160,9 +162,10 @@ impl Client {
         let refusal = |status, problem: Box<RawValue>| {
             Refusal::new(status, None, String::from(Box::<str>::from(problem)).into())
         };
-        let item = |Item { status, id, problem }| BatchItem {
+        let item = |Item { status, id, replaced, problem }| BatchItem {
             status,
             id,
+            replaced,
             refusal: problem.map(|problem| refusal(status, problem)),
         };
         Ok(results.into_iter().map(item).collect())

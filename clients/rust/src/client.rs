@@ -201,7 +201,7 @@ fn keep_gone(request: &Request, may_have_happened: bool, response: Response) -> 
 mod tests {
     use super::*;
     use crate::{
-        NewJob, PopRequest,
+        Added, NewJob, PopRequest,
         test_server::{CUT, SILENCE, TestServer, answer},
     };
 
@@ -216,7 +216,7 @@ mod tests {
         let server = TestServer::start(answers).await;
         let (began, client) = (tokio::time::Instant::now(), server.client());
         let added = client.add(&NewJob::new("t").id("a")).await.expect("the third attempt succeeds");
-        assert!(added.is_repeat && added.job.id == "a");
+        assert!(matches!(&added, Added::Repeated(job) if job.id == "a"), "{added:?}");
         assert!(began.elapsed() >= Duration::from_secs(1), "Retry-After is kept");
         assert_eq!(server.lines(), ["POST /jobs HTTP/1.1"; 3]);
     }

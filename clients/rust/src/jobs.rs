@@ -36,10 +36,10 @@ pub(crate) struct Reason<'a> {
 
 /// The calls as data, for callers that send them with [`Client::send`] and read the response themselves.
 impl Request {
-    /// Adds a job. Is repeated only when the job has an id, by which the server recognises the repeat.
+    /// Adds a job. Is repeated only when that is [safe](NewJob::is_repeatable).
     #[must_use]
     pub fn add(job: &NewJob) -> Self {
-        let repeat = if job.id.is_some() { Repeat::Safe } else { Repeat::IfNotSent };
+        let repeat = if job.is_repeatable() { Repeat::Safe } else { Repeat::IfNotSent };
         Self::post("add", "/jobs").json(job).repeat(repeat)
     }
 
@@ -114,10 +114,9 @@ impl Request {
 /// Every call fails with [`Error`]; [`Repeat`] says which failures lead to another attempt.
 #[expect(clippy::missing_errors_doc, reason = "said once, above")]
 impl Client {
-    /// Adds a job. Is repeated only when the job has an id, by which the server recognises the repeat.
+    /// Adds a job. Is repeated only when that is [safe](NewJob::is_repeatable).
     pub async fn add(&self, job: &NewJob) -> Result<Added, Error> {
-        let response = self.send(&Request::add(job)).await?;
-        Ok(Added { job: response.read()?, is_repeat: response.status == 200 })
+        Added::read(&self.send(&Request::add(job)).await?)
     }
 
     /// Reserves the next ready job of a topic. Is not repeated once it was sent: a job that an attempt without

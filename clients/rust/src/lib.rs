@@ -50,7 +50,7 @@ pub use model::{
     Added, BatchItem, Counts, HistoryEntry, Job, Paused, PopRequest, ReleaseRequest, ReservedJob, Topic,
     TopicPage, TopicSettings,
 };
-pub use new_job::{Callback, Due, Expire, JobPatch, NewJob, OnExpiry, Requeue};
+pub use new_job::{Callback, Due, Expire, IfExists, JobPatch, NewJob, OnExpiry, Requeue};
 pub use request::{Repeat, Request, Response};
 pub use schedules::{
     Missed, NewSchedule, Overlap, PutSchedule, Recurrence, RunCounts, Schedule, SchedulePage, Waiting,

@@ -9,8 +9,9 @@ use serde_json::value::RawValue;
 
 use crate::{
     durations::{list_of_seconds, seconds, some_seconds},
-    error::Refusal,
+    error::{Error, Refusal},
     new_job::Due,
+    request::Response,
 };
 
 /// What a pop asks for, beside the topic.
@@ -52,10 +53,12 @@ pub struct Job {
     pub due_at: Timestamp,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
+    /// Its producer's number of this version.
+    pub revision: Option<u64>,
     /// How long a reservation lasts.
     #[serde(deserialize_with = "seconds")]
     pub ttr: Duration,
-    /// Reservations so far.
+    /// Reservations so far; 0 in a job that is reserved if its holder has an older version, which it has replaced.
     pub attempts: u32,
     /// Reservations before it is a dead letter; 0 for no limit.
     pub max_attempts: u32,
@@ -83,7 +86,7 @@ pub struct Job {
 /// Something that happened to a job.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct HistoryEntry {
-    /// `attempt`, `requeued` or `rescheduled`; later servers may have more.
+    /// `attempt`, `requeued`, `rescheduled` or `replaced`; later servers may have more.
     pub kind: String,
     /// When it happened; for an attempt, when the job was reserved.
     pub at: Timestamp,
@@ -102,11 +105,33 @@ pub struct HistoryEntry {
 
 /// The answer to an add.
 #[derive(Debug, Clone)]
-pub struct Added {
+pub enum Added {
+    /// The job is new.
+    Created(Job),
+    /// The job has replaced an older version.
+    Replaced(Job),
+    /// The same job, or the same revision of it, was there already, as after a repeat.
+    Repeated(Job),
+}
+
+impl Added {
     /// The job.
-    pub job: Job,
-    /// Whether the same job was there already, as after a repeat.
-    pub is_repeat: bool,
+    #[must_use]
+    pub fn job(&self) -> &Job {
+        match self {
+            Self::Created(job) | Self::Replaced(job) | Self::Repeated(job) => job,
+        }
+    }
+
+    /// The answer in a response.
+    pub(crate) fn read(response: &Response) -> Result<Self, Error> {
+        let job = response.read()?;
+        Ok(match response.status {
+            201 => Self::Created(job),
+            _ if response.is_replacement() => Self::Replaced(job),
+            _ => Self::Repeated(job),
+        })
+    }
 }
 
 /// A job that this client has reserved.
@@ -153,6 +178,8 @@ pub struct BatchItem {
     pub status: u16,
     /// The job's id, where the server knows it.
     pub id: Option<String>,
+    /// Whether an added job has replaced an older version.
+    pub replaced: bool,
     /// Why the item failed.
     pub refusal: Option<Refusal>,
 }

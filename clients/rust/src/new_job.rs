@@ -34,6 +34,12 @@ pub struct NewJob {
     /// What happens at its expiry; only together with `expire`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_expiry: Option<OnExpiry>,
+    /// The number of this version, which rises with each: a higher one replaces, a lower one is refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
+    /// What happens to a job of the same topic and id; [`IfExists::Keep`] when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub if_exists: Option<IfExists>,
     /// Whom the server calls when it is due, in place of workers or of its topic's callback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback: Option<Callback>,
@@ -96,6 +102,16 @@ pub enum Expire {
     At(Timestamp),
 }
 
+/// What an add does to a job of the same topic and id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IfExists {
+    /// Nothing: the same job is a repeat, another one is refused.
+    Keep,
+    /// The new job takes its place, unless its revision is not higher.
+    Replace,
+}
+
 /// What happens to a job that expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -140,11 +156,20 @@ impl NewJob {
             retry: Vec::new(),
             expire: None,
             on_expiry: None,
+            revision: None,
+            if_exists: None,
             callback: None,
             traceparent: None,
             tracestate: None,
             body: None,
         }
+    }
+
+    /// Whether the same add may be sent twice: the server recognises a repeat by the id, and of a job that replaces another
+    /// one by the revision. Without a revision, a late repeat would restore an older version.
+    #[must_use]
+    pub fn is_repeatable(&self) -> bool {
+        self.id.is_some() && (self.if_exists != Some(IfExists::Replace) || self.revision.is_some())
     }
 
     /// The same with this id.

@@ -99,6 +99,12 @@ pub struct Response {
 }
 
 impl Response {
+    /// Whether the add has replaced an older version of the job.
+    #[must_use]
+    pub fn is_replacement(&self) -> bool {
+        self.headers.contains_key("linger-replaced")
+    }
+
     /// Itself when its status is a success.
     ///
     /// # Errors

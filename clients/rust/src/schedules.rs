@@ -319,8 +319,7 @@ impl Client {
     /// run gets a new id.
     pub async fn run_schedule(&self, name: &str, id: Option<&str>) -> Result<Added, Error> {
         let id = id.map_or_else(|| format!("{:032x}", rand::random::<u128>()), str::to_owned);
-        let response = self.send(&Request::run_schedule(name, &id)).await?;
-        Ok(Added { job: response.read()?, is_repeat: response.status == 200 })
+        Added::read(&self.send(&Request::run_schedule(name, &id)).await?)
     }
 }
 

@@ -51,6 +51,7 @@ enum ExtensionMember {
     Existing { state: State, due_at: Timestamp },
     State(State),
     Retaken(bool),
+    Revision(u64),
     Ended(Ended),
     Limit { limit: usize, got: usize },
     Checks(Vec<ReadinessCheck>),
@@ -354,6 +355,7 @@ impl ExtensionMember {
             }
             Self::State(state) => object.text("state", state.as_str()),
             Self::Retaken(retaken) => object.flag("retaken", *retaken),
+            Self::Revision(revision) => object.number("revision", *revision),
             Self::Ended(ended) => object.object("ended", |object| {
                 object.text("how", ended.how.as_str());
                 object.timestamp("at", ended.at);

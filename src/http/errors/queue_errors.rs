@@ -13,6 +13,7 @@ impl From<Error> for Problem {
             Error::JobExists { shown: Some((state, due_at)) } => {
                 fields.extension = ExtensionMember::Existing { state, due_at }
             }
+            Error::OlderRevision { stored } => fields.extension = ExtensionMember::Revision(stored),
             Error::LeaseLost { retaken } => fields.extension = ExtensionMember::Retaken(retaken),
             Error::JobEnded(ended) => fields.extension = ExtensionMember::Ended(ended),
             Error::NotDead { state } => fields.extension = ExtensionMember::State(state),
@@ -50,6 +51,7 @@ impl From<Error> for Problem {
                 return Self::invalid_job(Fault::at_pointer("/expire".to_owned(), detail).into());
             }
             Error::JobExists { shown: None }
+            | Error::JobReplaced
             | Error::JobExpired
             | Error::JobNotFound
             | Error::NotReserved
@@ -85,6 +87,8 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::OperationNotFound
         | Error::ScheduleNotFound => StatusCode::NOT_FOUND,
         Error::JobExists { .. }
+        | Error::OlderRevision { .. }
+        | Error::JobReplaced
         | Error::LeaseLost { .. }
         | Error::NotReserved
         | Error::JobReserved
@@ -133,13 +137,15 @@ mod tests {
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 39] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 41] {
         let cause = || "cause".to_owned();
         let ended = Ended { how: EndKind::Finished, at: Timestamp::from_millis(0), by: None };
         let ended = Error::JobEnded(ended);
         let exists = Error::JobExists { shown: Some((State::Ready, Timestamp::from_millis(0))) };
         [
             (exists, 409, None),
+            (Error::OlderRevision { stored: 7 }, 409, None),
+            (Error::JobReplaced, 409, None),
             (Error::JobNotFound, 404, None),
             (ended, 404, None),
             (Error::LeaseLost { retaken: true }, 409, None),

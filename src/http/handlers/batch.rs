@@ -18,7 +18,7 @@ use crate::{
         },
     },
     job::{Job, JobId},
-    queue::{self, AddOutcome, Error},
+    queue::{self, AddKind, AddOutcome, Error},
 };
 
 /// Most bytes of one item's result, and of one fault in it: an id of up to 255 characters, or a field's name of up to
@@ -28,6 +28,7 @@ const MAX_RESULT_BYTES: usize = 1_024;
 pub async fn add(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
+    RequestActor(by): RequestActor,
     trace: RequestTrace,
     _: NoQuery,
     body: JsonBody,
@@ -43,10 +44,11 @@ pub async fn add(
     let permit = reserve_results(&app, items.len())?;
     let (slots, jobs) = split(items);
     let jobs = jobs.into_iter().map(|job| trace.complete(job)).collect();
-    let outcomes = app.queue.add_batch(&caller.topics, jobs).await?;
+    let outcomes = app.queue.add_batch(&caller.topics, jobs, by.as_ref()).await?;
     let results = merge(slots, outcomes, |outcome: AddOutcome, slot| {
         slot.id = Some(outcome.job.id);
-        if outcome.replayed { StatusCode::OK } else { StatusCode::CREATED }
+        slot.added = Some(outcome.how);
+        responses::status_of_add(outcome.how)
     });
     Ok(permit.attach_to(responses::results(&results)))
 }
@@ -130,6 +132,7 @@ fn reserve_results(app: &App, items: usize) -> Result<ResponsePermit, Problem> {
 struct ResultSlot {
     id: Option<JobId>,
     refused: Option<Problem>,
+    added: Option<AddKind>,
 }
 
 /// Splits items into the positions of all and the values of the valid ones.
@@ -143,7 +146,7 @@ fn split<T>(items: Vec<BatchItem<T>>) -> (Vec<ResultSlot>, Vec<T>) {
             }
             Err(problem) => Some(problem),
         };
-        slots.push(ResultSlot { id, refused });
+        slots.push(ResultSlot { id, refused, added: None });
     }
     (slots, valid)
 }
@@ -165,7 +168,7 @@ fn merge<T>(
                 None => Err(Problem::internal()),
             },
         };
-        ItemResult { id: slot.id, outcome }
+        ItemResult { id: slot.id, outcome, added: slot.added }
     };
     slots.into_iter().map(result).collect()
 }

@@ -23,13 +23,14 @@ use crate::{
 pub async fn add(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
+    RequestActor(by): RequestActor,
     trace: RequestTrace,
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
     let job = body.parse(&app, requests::new_job).await?;
     access::check_topic(&caller, &job.topic)?;
-    let outcome = app.queue.add(&caller.topics, trace.complete(job)).await?;
+    let outcome = app.queue.add(&caller.topics, trace.complete(job), by.as_ref()).await?;
     Ok(responses::added(&outcome))
 }
 

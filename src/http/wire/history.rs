@@ -2,7 +2,7 @@
 
 use crate::{
     http::json::ObjectWriter,
-    job::{Actor, HistoryEntry, HistoryEvent, Job},
+    job::{Actor, HistoryEntry, HistoryEvent, Job, Timestamp},
 };
 
 /// Writes when and by whom a reserved job was reserved.
@@ -38,12 +38,16 @@ fn write_entry(object: &mut ObjectWriter<'_>, job: &Job, HistoryEntry { at, by, 
                 object.text("reason", reason.as_str());
             }
         }
-        HistoryEvent::Requeued | HistoryEvent::Rescheduled => {
-            object.text("kind", if *event == HistoryEvent::Requeued { "requeued" } else { "rescheduled" });
-            object.timestamp("at", *at);
-            write_actor(object, "by", by.clone());
-        }
+        HistoryEvent::Requeued => write_change(object, "requeued", *at, by.clone()),
+        HistoryEvent::Rescheduled => write_change(object, "rescheduled", *at, by.clone()),
+        HistoryEvent::Replaced => write_change(object, "replaced", *at, by.clone()),
     }
+}
+
+fn write_change(object: &mut ObjectWriter<'_>, kind: &str, at: Timestamp, by: Option<Actor>) {
+    object.text("kind", kind);
+    object.timestamp("at", at);
+    write_actor(object, "by", by);
 }
 
 fn write_actor(object: &mut ObjectWriter<'_>, name: &'static str, actor: Option<Actor>) {

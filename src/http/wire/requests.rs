@@ -86,6 +86,8 @@ pub(super) fn job_definition(
     let max_attempts = fields.optional("max_attempts", values::max_attempts);
     let retry = retry(&mut fields, limits);
     let (expire, on_expiry) = expiry::of_job(&mut fields);
+    let revision = fields.optional("revision", values::revision);
+    let replaces = replaces(&mut fields, id.as_ref());
     let callback = callbacks::of_job(&mut fields, limits);
     let trace = trace::of_definition(&mut fields);
     let body = body(&mut fields, bytes)?;
@@ -99,10 +101,21 @@ pub(super) fn job_definition(
         retry,
         expire,
         on_expiry,
+        revision,
+        replaces,
         callback,
         trace,
         body: body.unwrap_or_default(),
     })
+}
+
+/// Whether the job replaces the one with its id, which it must name.
+fn replaces(fields: &mut Fields<'_>, id: Option<&JobId>) -> bool {
+    let replaces = fields.optional("if_exists", values::if_exists).unwrap_or(false);
+    if replaces && id.is_none() && !fields.has("id") {
+        fields.add_fault("if_exists", "needs an id: a job without one replaces no other");
+    }
+    replaces
 }
 
 /// `delay` or `at`, never both.

@@ -14,11 +14,13 @@ use crate::http::{
 use crate::{
     job::{Job, JobId, RetrySchedule, Topic, TopicSettings, format_seconds},
     push::EndpointFigures,
-    queue::{AddOutcome, ChangedDead, Reservation, Span, Timeline, TimelineView, TopicView},
+    queue::{AddKind, AddOutcome, ChangedDead, Reservation, Span, Timeline, TimelineView, TopicView},
 };
 
 /// Marks the response to an add that repeats an earlier one.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// Marks the response to an add that has replaced an older version.
+const REPLACED: HeaderName = HeaderName::from_static("linger-replaced");
 
 /// One job.
 pub fn job(job: &Job) -> Response {
@@ -28,16 +30,23 @@ pub fn job(job: &Job) -> Response {
 /// The response to an add.
 pub fn added(outcome: &AddOutcome) -> Response {
     let mut response = job(&outcome.job);
-    if outcome.replayed {
-        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-        return response;
-    }
-    *response.status_mut() = StatusCode::CREATED;
-    // Every character of an id is allowed in a path without escapes (RFC 3986, pchar).
-    let location = HeaderValue::try_from(format!("/jobs/{}", outcome.job.id.as_str()))
-        .expect("an id is printable ASCII");
-    response.headers_mut().insert(header::LOCATION, location);
+    *response.status_mut() = status_of_add(outcome.how);
+    let (name, value) = match outcome.how {
+        // Every character of an id is allowed in a path without escapes (RFC 3986, pchar).
+        AddKind::Created => (header::LOCATION, HeaderValue::try_from(format!("/jobs/{}", outcome.job.id))),
+        AddKind::Replaced => (REPLACED, Ok(HeaderValue::from_static("true"))),
+        AddKind::Replayed => (REPLAYED, Ok(HeaderValue::from_static("true"))),
+    };
+    response.headers_mut().insert(name, value.expect("an id is printable ASCII"));
     response
+}
+
+/// The status of an add that was not refused.
+pub fn status_of_add(how: AddKind) -> StatusCode {
+    match how {
+        AddKind::Created => StatusCode::CREATED,
+        AddKind::Replaced | AddKind::Replayed => StatusCode::OK,
+    }
 }
 
 /// Writes one reserved job.
@@ -71,6 +80,9 @@ pub(super) fn write_job_head(object: &mut ObjectWriter<'_>, job: &Job) {
     if let (Some(expires_at), Some(expiry)) = (job.expires_at, job.spec.expiry) {
         object.timestamp("expires_at", expires_at);
         object.text("on_expiry", expiry.on_expiry.as_str());
+    }
+    if let Some(revision) = job.spec.revision {
+        object.number("revision", revision);
     }
     object.seconds("ttr", job.spec.ttr.as_duration());
     object.number("attempts", job.attempts);
@@ -239,6 +251,8 @@ pub fn requeued(ChangedDead { changed, skipped }: ChangedDead) -> Response {
 pub struct ItemResult {
     pub id: Option<JobId>,
     pub outcome: Result<StatusCode, Problem>,
+    /// What an add did.
+    pub added: Option<AddKind>,
 }
 
 /// The results of a batch, one per item.
@@ -256,6 +270,11 @@ impl ItemResult {
         object.number("status", status.as_u16());
         if let Some(id) = &self.id {
             object.text("id", id.as_str());
+        }
+        match self.added {
+            Some(AddKind::Replaced) => object.flag("replaced", true),
+            Some(AddKind::Replayed) => object.flag("replayed", true),
+            Some(AddKind::Created) | None => {}
         }
         if let Err(problem) = &self.outcome {
             object.value("problem", |out| problem.write(out, None));

@@ -11,8 +11,8 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::job::{
-    Actor, Delay, DurationError, Expire, JobId, MAX_ATTEMPTS_LIMIT, OnExpiry, Reason, Receipt, RetrySchedule,
-    TimeError, Timestamp, Topic, Ttr, ValueError, format_seconds, parse_duration,
+    Actor, Delay, DurationError, Expire, JobId, JobSpec, MAX_ATTEMPTS_LIMIT, OnExpiry, Reason, Receipt,
+    RetrySchedule, TimeError, Timestamp, Topic, Ttr, ValueError, format_seconds, parse_duration,
 };
 
 /// What the ids of the jobs of schedules begin with: by the clock, and by a client.
@@ -240,6 +240,20 @@ pub fn actor_text(text: &str) -> ParseResult<Actor> {
 pub fn max_attempts(raw: &RawValue) -> ParseResult<u32> {
     whole_number(raw, 0, MAX_ATTEMPTS_LIMIT as usize)
         .map(|n| u32::try_from(n).expect("at most MAX_ATTEMPTS_LIMIT, which is a u32"))
+}
+
+pub fn revision(raw: &RawValue) -> ParseResult<u64> {
+    let most = usize::try_from(JobSpec::MAX_REVISION).unwrap_or(usize::MAX);
+    whole_number(raw, 0, most).map(|n| n as u64)
+}
+
+/// Whether an add replaces the job that has its id.
+pub fn if_exists(raw: &RawValue) -> ParseResult<bool> {
+    match text(raw)?.as_ref() {
+        "keep" => Ok(false),
+        "replace" => Ok(true),
+        _ => Err("must be \"keep\" or \"replace\"".to_owned()),
+    }
 }
 
 pub fn retry_schedule(steps: Vec<Duration>) -> ParseResult<RetrySchedule> {

@@ -44,6 +44,7 @@ impl EntryJson {
             },
             HistoryEvent::Requeued => plain("requeued"),
             HistoryEvent::Rescheduled => plain("rescheduled"),
+            HistoryEvent::Replaced => plain("replaced"),
         }
     }
 

@@ -46,6 +46,8 @@ pub struct JobJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     expiry: Option<ExpiryJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    revision: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reserved_at: Option<Moment>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reserved_by: Option<String>,
@@ -104,8 +106,17 @@ impl JobJson {
     /// A job without its body and without what only an export has.
     #[must_use]
     pub fn new(job: &Job) -> Self {
-        let JobSpec { ttr, max_attempts, retry, require_receipt, late_finish, expiry, callback, trace } =
-            &job.spec;
+        let JobSpec {
+            ttr,
+            max_attempts,
+            retry,
+            require_receipt,
+            late_finish,
+            expiry,
+            revision,
+            callback,
+            trace,
+        } = &job.spec;
         let history: Vec<EntryJson> = job.history.entries().map(|entry| EntryJson::new(&entry)).collect();
         let says_all = parse_history(&history).is_ok_and(|parsed| parsed == job.history);
         Self {
@@ -121,6 +132,7 @@ impl JobJson {
             require_receipt: *require_receipt,
             late_finish: *late_finish,
             expiry: expiry.zip(job.expires_at).map(|(expiry, at)| ExpiryJson::new(expiry, at)),
+            revision: *revision,
             reserved_at: job.reserved_at().map(Moment),
             reserved_by: job.reserved_by().map(|by| by.as_str().to_owned()),
             reserved_until: job.reserved_until().map(Moment),
@@ -158,12 +170,11 @@ impl JobJson {
             require_receipt: self.require_receipt,
             late_finish: self.late_finish,
             expiry,
+            revision: self.revision,
             callback: self.callback.map(CallbackJson::into_callback).transpose()?.map(Arc::new),
             trace: parse_trace(self.traceparent.as_deref(), self.tracestate.as_deref())?,
         };
-        if spec.max_attempts > MAX_ATTEMPTS_LIMIT
-            || matches!(state, JobState::Reserved(_)) && self.attempts == 0
-        {
+        if spec.max_attempts > MAX_ATTEMPTS_LIMIT {
             return Err("its attempts are out of range".to_owned());
         }
         Ok(Job {

@@ -17,6 +17,8 @@ fn job() -> NewJob {
         retry: None,
         expire: None,
         on_expiry: None,
+        revision: None,
+        replaces: false,
         callback: None,
         trace: None,
         body: Body::default(),
@@ -29,7 +31,7 @@ fn retry(steps: usize) -> Option<RetrySchedule> {
 
 #[test]
 fn the_fingerprint_covers_every_field_except_the_id_and_the_trace_context() {
-    let changes: [fn(&mut NewJob); 11] = [
+    let changes: [fn(&mut NewJob); 12] = [
         |j| j.topic = Topic::parse("u").expect("valid"),
         |j| j.due = Due::After(Delay::new(Duration::from_millis(1)).expect("valid")),
         |j| j.due = Due::At(Timestamp::from_millis(0)),
@@ -39,6 +41,7 @@ fn the_fingerprint_covers_every_field_except_the_id_and_the_trace_context() {
         |j| j.expire = Some(Expire::After(Delay::default())),
         |j| j.expire = Some(Expire::At(Timestamp::from_millis(0))),
         |j| j.on_expiry = Some(OnExpiry::Dead),
+        |j| j.revision = Some(0),
         |j| j.callback = CallbackUrl::parse("http://a/").ok().map(|url| Arc::new(Callback::to(url))),
         |j| j.body = Body::from_stored(Bytes::from_static(b"null ")),
     ];
@@ -53,6 +56,7 @@ fn the_fingerprint_covers_every_field_except_the_id_and_the_trace_context() {
     }
     let mut named = job();
     named.id = Some(JobId::generate());
+    named.replaces = true;
     assert_eq!(named.fingerprint(), job().fingerprint());
     let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let traced = NewJob { trace: TraceContext::parse(traceparent, Some("a=1")), ..job() };

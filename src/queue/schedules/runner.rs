@@ -271,7 +271,8 @@ impl Queue {
     ) -> super::Result<(ScheduleRun, ScheduleState)> {
         let template = read(&content.spec.template, &self.limits).map_err(Error::TemplateRefused)?;
         let id = self.store.run_id(name, run.id.as_str());
-        let job = self.resolve(NewJob { id: Some(id.clone()), due: Due::At(run.due_at), ..template })?;
+        let job =
+            self.resolve(NewJob { id: Some(id.clone()), due: Due::At(run.due_at), ..template }, None)?;
         let previous = content.state.last_job.clone().and_then(|previous| match run.overlap {
             Overlap::Allow => None,
             Overlap::Replace => Some(PreviousRun::GivesWay(previous)),

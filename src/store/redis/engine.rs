@@ -95,12 +95,13 @@ impl Redis {
             canceller: canceller.clone(),
         };
         let promoter = Promoter::new(shards.clone(), notifier.clone(), compaction.clone());
-        let finisher = Finisher::new(shards.clone(), compaction.clone());
+        let finisher = Finisher::new(shards.clone(), notifier.clone(), compaction.clone());
+        let adder = Adder::new(shards.clone(), notifier.clone(), compaction.clone());
         let steps = StepRunner { shards: shards.clone(), notifier: notifier.clone(), compaction, canceller };
         let counts = CountsReader::new(shards.clone());
         let redis = Self {
             health: HealthCheck::new(shards.clone()),
-            adder: Adder::new(shards.clone(), notifier.clone()),
+            adder,
             reserver: Reserver::new(probe.clone(), shard_reserver),
             probe,
             finisher,

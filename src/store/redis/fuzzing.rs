@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::codec::record;
 use crate::{
     job::{Due, Fingerprint, JobId},
-    store::AddJob,
+    store::{AddJob, IfExists},
 };
 
 /// Any bytes are a job or none; a job that is encoded again decodes to the same.
@@ -21,6 +21,7 @@ pub fn fuzz_record(data: &[u8]) {
         spec: job.spec.clone(),
         fingerprint: Fingerprint([7; 16]),
         is_paused: false,
+        if_exists: IfExists::Keep,
         body: job.body.clone(),
     };
     let decoded =

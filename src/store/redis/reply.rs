@@ -16,8 +16,11 @@ pub mod code {
     /// The action does not apply to the job's state, which comes next.
     pub const IN_STATE: i64 = 5;
 
-    /// The receipt is that of a reservation that timed out, and good for a finish.
-    pub const LATE_FINISH: i64 = 10;
+    /// The job was replaced during the reservation, which has ended; its outlet comes next.
+    pub const REPLACED: i64 = 11;
+
+    /// Another script decides about this finish.
+    pub const RARE: i64 = 12;
 
     /// The refusal that a number stands for by itself.
     pub fn refusal(code: i64) -> Option<Refusal> {
@@ -28,7 +31,8 @@ pub mod code {
             7 => Some(Refusal::ReceiptRequired),
             8 => Some(Refusal::ExpiresFirst),
             9 => Some(Refusal::Expired),
-            LATE_FINISH => Some(Refusal::TimedOut),
+            10 => Some(Refusal::TimedOut),
+            REPLACED => Some(Refusal::Replaced),
             _ => None,
         }
     }

@@ -92,7 +92,8 @@ async fn misspelt_fields_and_parameters_get_a_suggestion(engine: Engine) {
     }
     let problem =
         api.send("POST", "/jobs", r#"{"topic":"t","xyzzy":1}"#).await.expect_problem(422, "invalid_job");
-    let known = "id, topic, delay, at, ttr, max_attempts, retry, expire, on_expiry, callback, \
+    let known = "id, topic, delay, at, ttr, max_attempts, retry, expire, on_expiry, revision, if_exists, \
+                 callback, \
                  traceparent, tracestate, body";
     assert_eq!(first(&problem), format!("is not a field of this object; its fields are {known}"));
     for (target, meant) in [("/topics/t/pop?wiat=5", "wait"), ("/topics/t/pop?waits=5", "wait")] {

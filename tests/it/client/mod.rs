@@ -6,8 +6,8 @@ mod schedules;
 use std::{fs, path::Path, time::Duration};
 
 use linger_client::{
-    BatchItem, Client, Due, Error, JobPatch, NewJob, Options, PopRequest, ReleaseRequest, ServerUrl,
-    TimelineRequest, TopicSort, TopicsRequest, Trust,
+    Added, BatchItem, Client, Due, Error, IfExists, JobPatch, NewJob, Options, PopRequest, ReleaseRequest,
+    ServerUrl, TimelineRequest, TopicSort, TopicsRequest, Trust,
 };
 use serde_json::value::RawValue;
 
@@ -53,13 +53,19 @@ async fn every_call_for_a_job_works() {
         tracestate: Some("a=1".to_owned()),
         ..NewJob::new("mail").id("a:+=@~").delay(MINUTE).body(body)
     };
-    let added = client.add(&job).await.expect("is added");
-    assert_eq!((added.is_repeat, added.job.state.as_str(), added.job.ttr), (false, "delayed", MINUTE));
-    assert_eq!(
-        (added.job.traceparent.as_deref(), added.job.tracestate.as_deref()),
-        (Some(SPAN), Some("a=1"))
-    );
-    assert!(client.add(&job).await.expect("is recognised").is_repeat);
+    let Added::Created(added) = client.add(&job).await.expect("is added") else { panic!("is not new") };
+    assert_eq!((added.state.as_str(), added.ttr), ("delayed", MINUTE));
+    assert_eq!((added.traceparent.as_deref(), added.tracestate.as_deref()), (Some(SPAN), Some("a=1")));
+    let repeated = client.add(&job).await.expect("is recognised");
+    assert!(matches!(repeated, Added::Repeated(_)), "{repeated:?}");
+    let newer = NewJob { revision: Some(2), if_exists: Some(IfExists::Replace), ..job.clone() };
+    let Added::Replaced(replaced) = client.add(&newer).await.expect("is added") else {
+        panic!("nothing replaced")
+    };
+    assert_eq!((replaced.revision, replaced.history[0].kind.as_str()), (Some(2), "replaced"));
+    let repeated = client.add(&newer).await.expect("is recognised");
+    assert!(matches!(repeated, Added::Repeated(_)), "{repeated:?}");
+    assert_refused(client.add(&NewJob { revision: Some(1), ..newer }).await, 409, "stale_revision");
     let patch = JobPatch { due: Some(Due::Delay(Duration::ZERO)), ..JobPatch::default() };
     assert_eq!(client.patch("a:+=@~", &patch).await.expect("is changed").state, "ready");
 
@@ -92,9 +98,14 @@ async fn every_call_for_a_job_works() {
     assert_eq!(requeued.state, "ready");
     let ends: Vec<_> =
         requeued.history.iter().map(|entry| (entry.kind.as_str(), entry.ended.as_deref())).collect();
-    let attempts = [("rescheduled", None), ("attempt", Some("released")), ("attempt", Some("buried"))];
+    let attempts = [
+        ("replaced", None),
+        ("rescheduled", None),
+        ("attempt", Some("released")),
+        ("attempt", Some("buried")),
+    ];
     assert_eq!(ends, [&attempts[..], &[("requeued", None)]].concat());
-    let buried = &requeued.history[2];
+    let buried = &requeued.history[3];
     assert_eq!(
         (buried.n, buried.by.as_deref(), buried.reason.as_deref()),
         (Some(2), Some("wörker 1&"), Some("no such order"))
@@ -107,7 +118,7 @@ async fn every_call_for_a_job_works() {
 
     let at = "2100-01-01T00:00:00Z".parse().expect("is a timestamp");
     let late = NewJob { due: Some(Due::At(at)), ..NewJob::new("mail") };
-    let added = client.add(&late).await.expect("is added").job;
+    let Added::Created(added) = client.add(&late).await.expect("is added") else { panic!("is not new") };
     assert_eq!(added.due_at, at);
     assert!(client.delete(&added.id).await.expect("is answered"));
     assert!(!client.delete(&added.id).await.expect("is answered"));
@@ -193,7 +204,7 @@ async fn a_call_whose_connection_failed_is_repeated_if_that_is_safe() {
     let direct = client(&format!("http://{}", server.address));
     let client = client(&proxy.url());
     let added = client.add(&NewJob::new("mail").id("a")).await.expect("the third attempt is answered");
-    assert!(added.is_repeat, "the first attempt took effect");
+    assert!(matches!(added, Added::Repeated(_)), "the first attempt took effect: {added:?}");
     client.finish("a", None).await.expect_err("the job is not reserved");
     let failure = client.add(&NewJob::new("mail")).await.expect_err("the response is lost");
     assert!(matches!(failure, Error::Cut { .. }) && failure.may_have_happened(), "{failure:?}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use linger_client::{Missed, NewJob, NewSchedule, Overlap, Recurrence};
+use linger_client::{Added, Missed, NewJob, NewSchedule, Overlap, Recurrence};
 use serde_json::{json, value::RawValue};
 
 use super::{MINUTE, assert_refused, client, serve};
@@ -41,8 +41,9 @@ async fn every_call_for_a_schedule_works() {
     let next = client.next_runs("daily:+=@~", 5).await.expect("is answered");
     assert_eq!((next.len(), next[0].to_string().as_str()), (5, "2100-01-01T08:30:00Z"));
     let run = client.run_schedule("daily:+=@~", Some("mine")).await.expect("is run");
-    assert_eq!((run.job.id.as_str(), run.is_repeat), ("run:daily:+=@~:mine", false));
-    assert!(client.run_schedule("daily:+=@~", Some("mine")).await.expect("is recognised").is_repeat);
+    assert!(matches!(&run, Added::Created(job) if job.id == "run:daily:+=@~:mine"), "{run:?}");
+    let again = client.run_schedule("daily:+=@~", Some("mine")).await.expect("is recognised");
+    assert!(matches!(again, Added::Repeated(_)), "{again:?}");
 
     let every = NewSchedule {
         start: distant().start,
@@ -78,10 +79,11 @@ async fn a_run_whose_answer_was_lost_is_repeated_and_adds_one_job() {
     let (direct, client) = (client(&format!("http://{}", server.address)), client(&proxy.url()));
     direct.put_schedule("daily", &distant(), None).await.expect("is made");
     proxy.decide_in_order(&[Fate::ResponseLost, Fate::Served]);
-    assert!(client.run_schedule("daily", None).await.expect("the second attempt is answered").is_repeat);
+    let run = client.run_schedule("daily", None).await.expect("the second attempt is answered");
+    assert!(matches!(run, Added::Repeated(_)), "{run:?}");
     let report = direct.topic("report").await.expect("is answered").expect("has a job");
     assert_eq!(report.counts.ready, 1);
     let another = direct.run_schedule("daily", None).await.expect("is run");
-    assert!(!another.is_repeat, "each run has an id of its own");
+    assert!(matches!(another, Added::Created(_)), "each run has an id of its own: {another:?}");
     assert!(server.stop().success());
 }

@@ -23,6 +23,8 @@ mod patching;
 mod pausing;
 mod rates;
 mod records;
+mod replaced_holders;
+mod replacing;
 mod reserving;
 mod returning;
 mod schedules;

@@ -5,10 +5,10 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use linger::{
     job::{
-        Body, Callback, CallbackUrl, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, SecretId,
+        Actor, Body, Callback, CallbackUrl, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, SecretId,
         SigningKey, SigningSecret, Topic, TopicFilter, TopicPattern, TraceContext, Ttr,
     },
-    store::{AddJob, Added, FinishJob, Finished, Outcome, PurgeCursor, Reservation},
+    store::{AddJob, Added, FinishJob, Finished, IfExists, Outcome, PurgeCursor, Reservation},
 };
 use linger::{
     job::{Job, JobState, Receipt, Timestamp},
@@ -80,8 +80,14 @@ pub fn job(name: &str) -> AddJob {
         spec: JobSpec::default(),
         fingerprint: Fingerprint([7; 16]),
         is_paused: false,
+        if_exists: IfExists::Keep,
         body: body("{\"n\":1}"),
     }
+}
+
+/// What an add by `actor` says that replaces a job.
+pub fn replace_by(actor: &str) -> IfExists {
+    IfExists::Replace { by: Some(Actor::parse(actor).expect("a valid actor")) }
 }
 
 /// Moves the end of the reservation of a reserved job.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use linger::{
     job::{Actor, Due, Expire, Expiry, ExpiryChange, JobId, OnExpiry, Reason, Receipt, Topic, Ttr},
-    store::Claim,
+    store::{Claim, IfExists},
 };
 use rand::{RngExt, seq::IndexedRandom};
 
@@ -53,6 +53,14 @@ impl Sequence<'_> {
         Expiry { expire, on_expiry }
     }
 
+    pub(super) fn if_exists(&mut self) -> IfExists {
+        if self.random.random_bool(0.4) {
+            IfExists::Replace { by: self.sometimes(Self::actor) }
+        } else {
+            IfExists::Keep
+        }
+    }
+
     pub(super) fn expiry_change(&mut self) -> ExpiryChange {
         match self.random.random_range(0..4) {
             0 => ExpiryChange::Clear,
@@ -71,6 +79,7 @@ impl Sequence<'_> {
             require_receipt: self.random.random_bool(0.3),
             late_finish: self.random.random_bool(0.8),
             expiry: self.sometimes(Self::expiry),
+            revision: self.sometimes(|sequence| sequence.random.random_range(0..3)),
             callback: self.host().map(|url| callback(&url)),
             trace: self.random.random_bool(0.3).then(|| trace(self.random.random_range(1..3))),
         }

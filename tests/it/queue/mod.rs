@@ -65,7 +65,7 @@ impl Fixture {
     }
 
     async fn add(&self, name: &str, wait: Duration) -> Job {
-        self.queue.add(ALL, new_job(name, wait)).await.expect("adds").job
+        self.queue.add(ALL, new_job(name, wait), None).await.expect("adds").job
     }
 
     /// Starts a poll in a task of its own, and returns once it is parked.
@@ -116,6 +116,8 @@ fn new_job(name: &str, wait: Duration) -> NewJob {
         retry: None,
         expire: None,
         on_expiry: None,
+        revision: None,
+        replaces: false,
         callback: None,
         trace: None,
         body: body("1"),

@@ -192,7 +192,7 @@ async fn a_poll_for_several_topics_tries_them_in_order_and_waits_for_all() {
     let add = |name: &'static str, topic_name: &'static str| {
         let job = NewJob { topic: topic(topic_name), ..new_job(name, NOW) };
         let queue = fixture.queue.clone();
-        async move { queue.add(ALL, job).await.expect("adds") }
+        async move { queue.add(ALL, job, None).await.expect("adds") }
     };
     add("low-1", "low").await;
     add("high-1", "high").await;
@@ -220,7 +220,11 @@ async fn a_poll_for_several_topics_is_answered_once() {
     let both = Pop { topics: ["x", "y"].map(topic).to_vec(), max: 1, wait: seconds(9), ttr: None, by: None };
     let poll = fixture.park(both).await;
     for name in ["x", "y"] {
-        fixture.queue.add(ALL, NewJob { topic: topic(name), ..new_job(name, NOW) }).await.expect("adds");
+        fixture
+            .queue
+            .add(ALL, NewJob { topic: topic(name), ..new_job(name, NOW) }, None)
+            .await
+            .expect("adds");
     }
     let served = delivered_ids(poll).await;
     let other = if served == ["x"] { "y" } else { "x" };
@@ -311,7 +315,7 @@ async fn a_late_answer_of_the_store_makes_no_job_late() {
     let fixture = Fixture::new();
     // No poll waits for the first job: its reservation would wake the timer as soon as the answer comes.
     let elsewhere = NewJob { topic: topic("other"), ..new_job("first", seconds(5)) };
-    fixture.queue.add(ALL, elsewhere).await.expect("adds");
+    fixture.queue.add(ALL, elsewhere, None).await.expect("adds");
     fixture.add("second", seconds(10)).await;
     let poll = fixture.park(pop(seconds(60))).await;
     let hung = HungCalls::new();

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{NewJob, Topic, TopicPause, TopicSettings},
-    queue::{Error, Limits, Pop},
+    queue::{AddKind, Error, Limits, Pop},
 };
 
 use super::{Fixture, NOW, accepted_ids, delivered_ids, new_job, pop};
@@ -16,9 +16,12 @@ async fn the_error_for_each_limit_has_the_limit_and_the_value() {
     let limits = Limits { max_body: 10, max_batch: 2, max_batch_pop: 3, ..Limits::default() };
     let fixture = Fixture::with(limits);
     let large = NewJob { body: body("\"0123456789\""), ..new_job("a", NOW) };
-    assert_eq!(fixture.queue.add(ALL, large).await, Err(Error::BodyTooLarge { limit: 10, got: 12 }));
+    assert_eq!(fixture.queue.add(ALL, large, None).await, Err(Error::BodyTooLarge { limit: 10, got: 12 }));
     let three = vec![new_job("a", NOW); 3];
-    assert_eq!(fixture.queue.add_batch(ALL, three).await, Err(Error::BatchTooLarge { limit: 2, got: 3 }));
+    assert_eq!(
+        fixture.queue.add_batch(ALL, three, None).await,
+        Err(Error::BatchTooLarge { limit: 2, got: 3 })
+    );
     let ids = vec![id("a"); 3];
     assert_eq!(
         fixture.queue.delete_batch(ALL, ids, None).await,
@@ -40,11 +43,11 @@ async fn a_refused_item_does_not_affect_the_rest_of_the_batch() {
     let other = NewJob { body: body("2"), ..new_job("a", NOW) };
     let large = NewJob { body: body("\"0123456789\""), ..new_job("b", NOW) };
     let batch = vec![new_job("a", NOW), large, other, new_job("a", NOW), new_job("c", NOW)];
-    let outcomes = fixture.queue.add_batch(ALL, batch).await.expect("answers");
+    let outcomes = fixture.queue.add_batch(ALL, batch, None).await.expect("answers");
     let codes: Vec<_> = outcomes
         .iter()
         .map(|outcome| match outcome {
-            Ok(outcome) if outcome.replayed => "replayed",
+            Ok(outcome) if outcome.how == AddKind::Replayed => "replayed",
             Ok(_) => "added",
             Err(error) => error.code(),
         })
@@ -69,11 +72,12 @@ async fn topic_settings_are_copied_into_new_jobs_only() {
     assert_eq!((job.spec.ttr, job.spec.max_attempts, job.spec.require_receipt), (ttr(5), 4, true));
     assert_eq!(job.spec.retry, retry(&[1, 2, 3]));
     let own = NewJob { ttr: Some(ttr(9)), max_attempts: Some(0), ..new_job("own", NOW) };
-    let own = fixture.queue.add(ALL, own).await.expect("adds").job;
+    let own = fixture.queue.add(ALL, own, None).await.expect("adds").job;
     assert_eq!((own.spec.ttr, own.spec.max_attempts), (ttr(9), 0));
     assert_eq!(fixture.get("before").await, plain);
     // A retried request still matches after the settings changed.
-    assert!(fixture.queue.add(ALL, new_job("before", NOW)).await.expect("answers").replayed);
+    let repeated = fixture.queue.add(ALL, new_job("before", NOW), None).await.expect("answers");
+    assert_eq!(repeated.how, AddKind::Replayed);
     fixture.close().await;
 }
 
@@ -85,11 +89,11 @@ async fn polls_wait_while_delivery_is_paused_and_adds_are_refused_while_intake_i
     fixture.add("a", NOW).await;
     let poll = fixture.park(pop(seconds(30))).await;
     fixture.queue.pause(&name, TopicPause { delivery: false, intake: true }).await.expect("pauses");
-    assert_eq!(fixture.queue.add(ALL, new_job("b", NOW)).await, Err(Error::IntakePaused));
+    assert_eq!(fixture.queue.add(ALL, new_job("b", NOW), None).await, Err(Error::IntakePaused));
     assert_waits(&poll, "delivery is paused").await;
     fixture.queue.resume(&name, TopicPause { delivery: true, intake: false }).await.expect("resumes");
     assert_eq!(delivered_ids(poll).await, ["a"]);
-    assert_eq!(fixture.queue.add(ALL, new_job("b", NOW)).await, Err(Error::IntakePaused));
+    assert_eq!(fixture.queue.add(ALL, new_job("b", NOW), None).await, Err(Error::IntakePaused));
     let view =
         fixture.queue.resume(&name, TopicPause { delivery: true, intake: true }).await.expect("resumes");
     assert_eq!(view.stats.config.pause, TopicPause::default());
@@ -103,7 +107,7 @@ async fn bulk_steps_go_through_all_slices() {
     let name: Topic = topic("t");
     for n in 0..1_200 {
         let once = NewJob { max_attempts: Some(1), ..new_job(&n.to_string(), NOW) };
-        fixture.queue.add(ALL, once).await.expect("adds");
+        fixture.queue.add(ALL, once, None).await.expect("adds");
     }
     accepted_ids(fixture.queue.pop(Pop { max: 1_000, ..pop(NOW) }).await.expect("answers"));
     accepted_ids(fixture.queue.pop(Pop { max: 200, ..pop(NOW) }).await.expect("answers"));

@@ -29,7 +29,7 @@ struct Process {
 impl Process {
     async fn add(&self, names: &[&str]) {
         for name in names {
-            self.queue.add(ALL, new_job(name, seconds(60))).await.expect("adds");
+            self.queue.add(ALL, new_job(name, seconds(60)), None).await.expect("adds");
         }
     }
 

@@ -14,10 +14,10 @@ use crate::harness::{jobs::*, lists::requeue_oldest, redis::shared, wait::TimeLi
 const LENGTHS_AT: usize = 45;
 const HEAD: usize = LENGTHS_AT + 3;
 
-/// Attributes with tags that the scripts do not know: the first after the known tags, one in between, the last.
+/// Attributes with tags that the scripts do not know: one near the known tags, one in between, the last.
 fn later() -> Vec<u8> {
     let mut later = Attributes::default();
-    later.set(Tag(16), Some(b"\0\xff a moment"));
+    later.set(Tag(24), Some(b"\0\xff a moment"));
     later.set(Tag(100), Some(b""));
     later.set(Tag(255), Some(&[7; 3_000]));
     later.as_bytes().to_vec()

@@ -7,7 +7,7 @@ use linger::store::redis::Options;
 
 use super::{
     AUDIT_INTERVAL, Process, Raw,
-    steps::{Step, StepFixture, pass_time},
+    steps::{Step, StepFixture, prepare_for},
 };
 use crate::harness::{jobs::*, monitor::Monitor, redis::RedisServer, wait::TimeLimit};
 
@@ -68,7 +68,7 @@ async fn scripts_use_no_key_that_they_do_not_declare() {
     for step in Step::ALL {
         let fixture = StepFixture::prepare(&process.store, &process.store, &format!("{step:?}")).await;
         process.clock.advance(seconds(2));
-        pass_time(step, &process.clock, &[&fixture]).await;
+        prepare_for(step, &process.clock, &[&fixture]).await;
         fixture.perform(step).await.expect("succeeds");
         fixture.clear().await;
     }

@@ -16,7 +16,7 @@ use linger::{
 use super::{
     Process, options,
     proxy::{Fault, Proxy},
-    steps::{Step, StepFixture, pass_time},
+    steps::{Step, StepFixture, prepare_for},
 };
 use crate::harness::{
     jobs::*,
@@ -110,7 +110,7 @@ impl FaultFixture {
         let name = format!("case{}", self.cases);
         let expected = StepFixture::prepare(&self.naive, &self.naive, &name).await;
         let actual = StepFixture::prepare(&self.process.store, &self.observer.store, &name).await;
-        pass_time(step, &self.process.clock, &[&expected, &actual]).await;
+        prepare_for(step, &self.process.clock, &[&expected, &actual]).await;
         let before = expected.jobs().await;
         self.naive_events.take_ready();
         self.process.events.take_ready();

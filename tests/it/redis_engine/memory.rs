@@ -6,12 +6,12 @@ use linger::store::{Error, Store, redis::Options};
 
 use super::{
     Process, Raw,
-    steps::{Step, StepFixture, pass_time},
+    steps::{Step, StepFixture, prepare_for},
 };
 use crate::harness::{jobs::*, naive::Naive, redis::RedisServer, stores::Recorder};
 
 fn needs_memory(step: Step) -> bool {
-    let adds = matches!(step, Step::Add | Step::AddDelayed | Step::AddBatch);
+    let adds = matches!(step, Step::Add | Step::AddDelayed | Step::AddBatch | Step::Replace);
     let patches = matches!(step, Step::PatchInPlace | Step::PatchNow | Step::PatchLater);
     adds || patches || matches!(step, Step::PutSettings | Step::AddSecret)
 }
@@ -27,7 +27,7 @@ async fn with_a_full_memory_every_step_is_refused_whole_or_works() {
         let name = format!("case{number}");
         let expected = StepFixture::prepare(&naive, &naive, &name).await;
         let actual = StepFixture::prepare(&process.store, &process.store, &name).await;
-        pass_time(step, &process.clock, &[&expected, &actual]).await;
+        prepare_for(step, &process.clock, &[&expected, &actual]).await;
         let before = expected.jobs().await;
         let (answer, _) = expected.perform(step).await.expect("the naive store is never full");
         raw.send(&["CONFIG", "SET", "maxmemory", "1"]).await;

@@ -15,7 +15,7 @@ use linger::{
 
 use super::{
     AUDIT_INTERVAL, Process, Raw, options,
-    steps::{Step, StepFixture, pass_time},
+    steps::{Step, StepFixture, prepare_for},
     tag,
 };
 use crate::harness::{
@@ -145,7 +145,7 @@ async fn a_permission_that_is_revoked_leaves_no_partial_effects() {
             let name = format!("case{number}{right}");
             let expected = StepFixture::prepare(&naive, &naive, &name).await;
             let actual = StepFixture::prepare(&process.store, &observer.store, &name).await;
-            pass_time(step, &process.clock, &[&expected, &actual]).await;
+            prepare_for(step, &process.clock, &[&expected, &actual]).await;
             let before = expected.jobs().await;
             expected.perform(step).await.expect("the naive store never fails");
             user.set(&[right]).await;

@@ -6,6 +6,7 @@ pub enum Step {
     Add,
     AddDelayed,
     AddBatch,
+    Replace,
     Reserve,
     ReserveNothing,
     Cancel,
@@ -13,9 +14,11 @@ pub enum Step {
     Finish,
     FinishBatch,
     FinishLate,
+    FinishReplaced,
     ReleaseLater,
     ReleaseNow,
     ReleaseUsedUp,
+    ReleaseReplaced,
     Touch,
     Bury,
     RequeueLater,
@@ -43,10 +46,11 @@ pub enum Step {
 }
 
 impl Step {
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 40] = [
         Self::Add,
         Self::AddDelayed,
         Self::AddBatch,
+        Self::Replace,
         Self::Reserve,
         Self::ReserveNothing,
         Self::Cancel,
@@ -54,9 +58,11 @@ impl Step {
         Self::Finish,
         Self::FinishBatch,
         Self::FinishLate,
+        Self::FinishReplaced,
         Self::ReleaseLater,
         Self::ReleaseNow,
         Self::ReleaseUsedUp,
+        Self::ReleaseReplaced,
         Self::Touch,
         Self::Bury,
         Self::RequeueLater,

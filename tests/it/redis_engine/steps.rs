@@ -127,6 +127,7 @@ impl StepFixture {
             Step::Add => debug_text(&store.add(vec![self.job("new")]).await?),
             Step::AddDelayed => debug_text(&store.add(vec![self.delayed("new")]).await?),
             Step::AddBatch => debug_text(&store.add(self.batch()).await?),
+            Step::Replace => debug_text(&store.add(self.replacements()).await?),
             Step::Reserve | Step::ReserveNothing => unreachable!("`perform` handles it"),
             Step::Cancel => {
                 let grants = ["held", "held2"].map(|part| (id(part), self.receipt(part).clone()));
@@ -143,11 +144,16 @@ impl StepFixture {
                 debug_text(&store.finish(ALL, self.finishes(&["held", "held2", "ready", "new"])).await?)
             }
             Step::FinishLate => debug_text(&store.finish(ALL, self.finishes(&["last", "last"])).await?),
+            Step::FinishReplaced => debug_text(&store.finish(ALL, self.finishes(&["held", "held"])).await?),
             Step::ReleaseLater | Step::ReleaseNow | Step::ReleaseUsedUp => {
                 let part = if step == Step::ReleaseUsedUp { "last" } else { "held" };
                 let wait = if step == Step::ReleaseNow { 0 } else { 9 };
                 let release = Release { due: Some(after(seconds(wait))), reason };
                 debug_text(&store.release(ALL, &id(part), self.receipt(part), release).await?)
+            }
+            Step::ReleaseReplaced => {
+                let release = Release::default();
+                debug_text(&store.release(ALL, &id("held"), self.receipt("held"), release).await?)
             }
             Step::Touch => {
                 debug_text(&store.touch(ALL, &id("held"), self.receipt("held"), Some(ttr(90))).await?)
@@ -256,6 +262,22 @@ impl StepFixture {
         vec![self.job("new"), self.job("ready"), other, self.delayed("new2")]
     }
 
+    /// A new job, and one in the place of each of the others but for `last`, all of revision 2: ready or delayed, one with a
+    /// callback, and one again with a lower revision.
+    fn replacements(&self) -> Vec<AddJob> {
+        let again = |part: &str, revision, wait| {
+            let spec = JobSpec { revision: Some(revision), ..JobSpec::default() };
+            AddJob { due: after(seconds(wait)), spec, if_exists: replace_by("w"), ..self.job(part) }
+        };
+        let mut jobs: Vec<AddJob> =
+            ["new", "held", "dead", "ready", "delayed"].map(|part| again(part, 2, 0)).into();
+        jobs.extend(["held2", "dead2", "ready2", "due"].map(|part| again(part, 2, 9)));
+        jobs[3].spec.callback = Some(callback("http://a.example/"));
+        jobs.push(again("ready2", 1, 0));
+        jobs.push(self.job("due"));
+        jobs
+    }
+
     fn finishes(&self, parts: &[&str]) -> Vec<FinishJob> {
         let receipt = |part: &str| matches!(part, "held" | "last").then(|| self.receipt(part).clone());
         parts.iter().map(|part| FinishJob { id: self.id(part), receipt: receipt(part) }).collect()
@@ -293,10 +315,16 @@ impl StepFixture {
     }
 }
 
-/// Has the time pass that a step needs in stores that are prepared: jobs become due, and `last` has timed out.
-pub async fn pass_time(step: Step, clock: &ManualClock, prepared: &[&StepFixture]) {
+/// Does what a step needs in stores that are prepared: jobs become due, `last` times out, or `held` is replaced.
+pub async fn prepare_for(step: Step, clock: &ManualClock, prepared: &[&StepFixture]) {
     if matches!(step, Step::Promote | Step::FinishLate) {
         clock.advance(seconds(2));
+    }
+    if matches!(step, Step::FinishReplaced | Step::ReleaseReplaced) {
+        for fixture in prepared {
+            let newer = AddJob { if_exists: replace_by("w"), ..fixture.job("held") };
+            fixture.observer.add(vec![newer]).await.expect("replaces");
+        }
     }
     if step == Step::FinishLate {
         for fixture in prepared {

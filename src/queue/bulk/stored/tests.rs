@@ -27,6 +27,7 @@ fn listed(callback: &str, reason: &str) -> ListedJob {
             require_receipt: true,
             late_finish: false,
             expiry: Some(Expiry { expire: Expire::After(delay(3)), on_expiry: OnExpiry::Delete }),
+            revision: Some(u64::from(u32::MAX) + 7),
             callback: Some(Arc::new(Callback::to(url))),
             trace: None,
         },

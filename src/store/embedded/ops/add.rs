@@ -2,16 +2,17 @@
 
 use super::{
     not_done::{Attempted, into_outcome},
-    write_txn::WriteTxn,
+    write_txn::{FoundJob, WriteTxn},
 };
 use crate::{
-    job::{Attributes, Due, DueKind, History, Timestamp, TopicFilter},
+    job::{Attributes, Due, DueKind, History, HistoryEvent, Timestamp, TopicFilter},
     store::{
-        AddJob, Added, Outcome, Refusal, Result,
+        AddJob, Added, IfExists, Outcome, Refusal, Result,
         embedded::{
             disk::disk_space::SpaceNeed,
+            memory::job_state::MemoryState,
             rows::{
-                codec::{Record, RecordHead},
+                codec::{Lease, Record, RecordHead},
                 db::SqlResult,
             },
         },
@@ -28,15 +29,12 @@ pub(crate) fn add(txn: &mut WriteTxn<'_>, jobs: &[AddJob]) -> SqlResult<Result<V
 
 /// Adds a job. With `keeps_moment` its due time is the moment that is asked for although it has passed.
 pub(super) fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob, keeps_moment: bool) -> Attempted<Added> {
-    if let Some(found) = txn.find(&TopicFilter::ALL, &job.id)? {
-        let stored = txn.to_job(found.job_ref, &found.content);
-        return if found.content.head.fingerprint == job.fingerprint {
-            Ok(Added::Replayed(stored))
-        } else {
-            let (state, due_at) = (stored.state(), stored.due_at);
-            Err(Refusal::Exists { topic: stored.topic, state, due_at }.into())
-        };
-    }
+    let found = txn.find(&TopicFilter::ALL, &job.id)?;
+    let older = match found {
+        Some(found) if replaces(job, &found.content.head)? => Some(found),
+        Some(found) => return answer_existing(txn, job, &found),
+        None => None,
+    };
     if job.is_paused {
         return Err(Refusal::IntakePaused.into());
     }
@@ -53,7 +51,7 @@ pub(super) fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob, keeps_moment: bool) 
         fingerprint: job.fingerprint,
         reason: None,
         dead_at: None,
-        history: History::default(),
+        history: older.as_ref().map_or_else(History::default, |older| older.content.head.history.clone()),
         host: None,
         other: Attributes::default(),
     };
@@ -67,9 +65,46 @@ pub(super) fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob, keeps_moment: bool) 
     if txn.expires_first(&head) {
         return Err(Refusal::ExpiresFirst.into());
     }
+    if let (Some(_), IfExists::Replace { by }) = (&older, &job.if_exists) {
+        head.remember(HistoryEvent::Replaced, by.as_ref(), txn.wall_now());
+    }
     let record = Record { head, body: job.body.clone() };
     let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
     let outlet = txn.memory.outlet(&record.head.outlet());
-    let job_ref = txn.insert_waiting(hash, outlet, &record)?;
-    Ok(Added::Created(txn.to_job(job_ref, &record)))
+    let Some(older) = older else {
+        let job_ref = txn.insert_waiting(hash, outlet, &record)?;
+        return Ok(Added::Created(txn.to_job(job_ref, &record)));
+    };
+    let job_ref = match txn.remove(hash, older.job_ref)? {
+        MemoryState::Reserved(lease) => {
+            txn.insert_reserved(hash, outlet, &record, Lease { attempts: 0, ..lease })?
+        }
+        MemoryState::Delayed | MemoryState::Ready { .. } | MemoryState::Dead => {
+            txn.insert_waiting(hash, outlet, &record)?
+        }
+    };
+    Ok(Added::Replaced(txn.to_job(job_ref, &record)))
+}
+
+/// Whether the add puts its job in the place of the stored one.
+fn replaces(job: &AddJob, stored: &RecordHead) -> std::result::Result<bool, Refusal> {
+    if job.if_exists == IfExists::Keep || stored.topic != job.topic {
+        return Ok(false);
+    }
+    match (job.spec.revision, stored.spec.revision) {
+        (Some(new), Some(stored)) if new < stored => Err(Refusal::OlderRevision { stored }),
+        (Some(new), Some(stored)) => Ok(new > stored),
+        (Some(_) | None, _) => Ok(true),
+    }
+}
+
+/// The outcome for a job that stays as it is.
+fn answer_existing(txn: &WriteTxn<'_>, job: &AddJob, found: &FoundJob<Record>) -> Attempted<Added> {
+    let stored = txn.to_job(found.job_ref, &found.content);
+    let is_same_revision = job.if_exists != IfExists::Keep && stored.topic == job.topic;
+    if is_same_revision || found.content.head.fingerprint == job.fingerprint {
+        return Ok(Added::Replayed(stored));
+    }
+    let (state, due_at) = (stored.state(), stored.due_at);
+    Err(Refusal::Exists { topic: stored.topic, state, due_at }.into())
 }

@@ -35,6 +35,7 @@ pub(crate) fn finish(
 fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> Attempted<Finished> {
     let held = job.receipt.as_ref().and_then(|receipt| find_reserved(txn, scope, &job.id, receipt));
     let (hash, job_ref, is_late) = match (held, &job.receipt) {
+        (Some((_, job_ref, lease)), _) if lease.is_of_older() => return end_older(txn, job_ref),
         (Some((hash, job_ref, _)), _) => (hash, job_ref, false),
         (None, receipt) => {
             let found = txn.find_head(scope, &job.id)?.ok_or(Refusal::Gone)?;
@@ -45,6 +46,9 @@ fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> A
                 None if txn.memory.job_state(found.job_ref) != State::Reserved => {
                     return Err(Refusal::NotReserved.into());
                 }
+                None if txn.memory.lease(found.job_ref.key).is_some_and(Lease::is_of_older) => {
+                    return end_older(txn, found.job_ref);
+                }
                 None => {}
             }
             (found.hash, found.job_ref, receipt.is_some())
@@ -53,6 +57,12 @@ fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> A
     let topic = txn.topic_of(job_ref);
     txn.remove(hash, job_ref)?;
     Ok(Finished { topic, is_late })
+}
+
+/// Ends the reservation of a version that was replaced, and says so.
+fn end_older<T>(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> Attempted<T> {
+    txn.end_older_lease(job_ref)?;
+    Err(Refusal::Replaced.into())
 }
 
 /// Whether the receipt is good for a finish, although its reservation has ended.
@@ -68,7 +78,11 @@ pub(super) fn cancel(
     id: &JobId,
     receipt: &Receipt,
 ) -> Attempted<Applied> {
-    let (_, job_ref, _) = find_reserved(txn, scope, id, receipt).ok_or(Refusal::Lost)?;
+    let (_, job_ref, lease) = find_reserved(txn, scope, id, receipt).ok_or(Refusal::Lost)?;
+    if lease.is_of_older() {
+        txn.end_older_lease(job_ref)?;
+        return Ok(Applied::Done { topic: txn.topic_of(job_ref) });
+    }
     // The record's attempts do not count this one, and its key is still that of its due time.
     txn.db.delete_lease(job_ref.key)?;
     txn.change_state(job_ref, MemoryState::Ready { since: txn.now.rounded_down });
@@ -83,7 +97,11 @@ pub(super) fn postpone(
     receipt: &Receipt,
     delay: Delay,
 ) -> Attempted<Applied> {
-    find_reserved(txn, scope, id, receipt).ok_or(Refusal::Lost)?;
+    let (_, job_ref, lease) = find_reserved(txn, scope, id, receipt).ok_or(Refusal::Lost)?;
+    if lease.is_of_older() {
+        txn.end_older_lease(job_ref)?;
+        return Ok(Applied::Done { topic: txn.topic_of(job_ref) });
+    }
     // The record's attempts do not count this one.
     let (found, _) = read_reserved(txn, scope, id, receipt)?;
     txn.check_space(SpaceNeed::Rewrite)?;
@@ -103,6 +121,9 @@ pub(super) fn release(
     release: &Release,
 ) -> Attempted<Applied> {
     let (found, lease) = read_reserved(txn, scope, id, receipt)?;
+    if lease.is_of_older() {
+        return end_older(txn, found.job_ref);
+    }
     txn.check_space(SpaceNeed::Rewrite)?;
     if found.content.head.spec.has_used_all_attempts(lease.attempts) {
         let end = (AttemptEnd::Released, Reason::ATTEMPTS_USED);
@@ -131,6 +152,9 @@ pub(super) fn touch(
     ttr: Option<Ttr>,
 ) -> Attempted<Applied> {
     let (found, lease) = read_reserved(txn, scope, id, receipt)?;
+    if lease.is_of_older() {
+        return Err(Refusal::Replaced.into());
+    }
     let ttr = ttr.unwrap_or(found.content.head.spec.ttr);
     txn.set_lease(found.job_ref, Lease { deadline: txn.now.after(ttr.as_duration()), ..lease })?;
     Ok(Applied::Job(Box::new(txn.to_job(found.job_ref, &found.content))))
@@ -145,6 +169,9 @@ pub(super) fn bury(
     reason: &Option<Reason>,
 ) -> Attempted<Applied> {
     let (found, lease) = read_reserved(txn, scope, id, receipt)?;
+    if lease.is_of_older() {
+        return end_older(txn, found.job_ref);
+    }
     txn.check_space(SpaceNeed::Rewrite)?;
     bury_job(txn, found, &lease, reason.clone(), (AttemptEnd::Buried, Reason::BURIED))
 }

@@ -10,7 +10,7 @@ use crate::{
         embedded::{
             memory::{job_index::JobRef, job_state::MemoryState},
             rows::{
-                codec::{Record, RecordError, RecordHead},
+                codec::{Lease, Record, RecordError, RecordHead},
                 db::{SqlResult, Table},
                 key::RowKey,
             },
@@ -107,9 +107,13 @@ fn read(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<Record>> {
 }
 
 fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<MoveKind>> {
+    let lease = txn.memory.lease(job_ref.key).cloned();
+    if lease.as_ref().is_some_and(Lease::is_of_older) {
+        txn.end_older_lease(job_ref)?;
+        return Ok(Some(MoveKind::TimedOut));
+    }
     let Some(mut record) = read(txn, job_ref)? else { return Ok(None) };
     let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
-    let lease = txn.memory.lease(job_ref.key).cloned();
     let attempts = lease.as_ref().map_or(record.head.attempts, |lease| lease.attempts);
     if let Some(lease) = lease {
         txn.remember_attempt(&mut record.head, &lease, AttemptEnd::TimedOut, None);

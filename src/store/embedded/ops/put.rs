@@ -40,12 +40,7 @@ fn put_one(txn: &mut WriteTxn<'_>, record: &JobRecord) -> SqlResult<Result<Put>>
     match (record.job.state(), lease_of(record)) {
         (State::Dead, _) => insert_dead(txn, hash, outlet, &stored)?,
         (State::Reserved, Some(lease)) => {
-            let key = txn.db.free_key(Table::Live, stored.head.due_at, stored.head.due_kind())?;
-            txn.db.insert(Table::Live, key, &stored)?;
-            txn.db.set_lease(key, &lease)?;
-            let job_ref = JobRef { key, outlet, dead: false };
-            txn.memory.set_expiry_of_new(job_ref, stored.head.expiry());
-            txn.memory.insert(hash, job_ref, MemoryState::Reserved(lease));
+            txn.insert_reserved(hash, outlet, &stored, lease)?;
         }
         (State::Delayed | State::Ready | State::Reserved, _) => {
             txn.insert_waiting(hash, outlet, &stored)?;

@@ -211,6 +211,33 @@ impl WriteTxn<'_> {
         Ok(job_ref)
     }
 
+    /// Stores a record that is reserved under `lease`, under a new key.
+    pub fn insert_reserved(
+        &mut self,
+        hash: IdHash,
+        outlet: OutletNumber,
+        record: &Record,
+        lease: Lease,
+    ) -> SqlResult<JobRef> {
+        let key = self.db.free_key(Table::Live, record.head.due_at, record.head.due_kind())?;
+        self.db.insert(Table::Live, key, record)?;
+        self.db.set_lease(key, &lease)?;
+        let job_ref = JobRef { key, outlet, dead: false };
+        self.memory.set_expiry_of_new(job_ref, record.head.expiry());
+        self.memory.insert(hash, job_ref, MemoryState::Reserved(lease));
+        Ok(job_ref)
+    }
+
+    /// Ends the reservation of an older version: the job that replaced it waits for its due time, which its key has.
+    pub fn end_older_lease(&mut self, job_ref: JobRef) -> SqlResult<()> {
+        self.db.delete_lease(job_ref.key)?;
+        let is_due = job_ref.key.slot() <= self.now_of(job_ref.key.kind()).rounded_down;
+        let state =
+            if is_due { MemoryState::Ready { since: self.now.rounded_down } } else { MemoryState::Delayed };
+        self.change_state(job_ref, state);
+        Ok(())
+    }
+
     /// Stores a record that died now, under a new key.
     pub fn insert_dead(
         &mut self,

@@ -82,7 +82,7 @@ pub(crate) struct Lease {
     /// By the store's clock, as is `since`.
     pub deadline: Timestamp,
     pub receipt: Receipt,
-    /// Reservations granted so far, including this one.
+    /// Reservations granted so far, including this one; 0 if it is of an older version, which the job has replaced.
     pub attempts: u32,
     pub since: Timestamp,
     /// Who reserved the job; empty when that is not known.

@@ -10,6 +10,13 @@ use super::{
 };
 use crate::job::{Receipt, Timestamp};
 
+impl Lease {
+    /// Whether the job replaced the version that was reserved.
+    pub fn is_of_older(&self) -> bool {
+        self.attempts == 0
+    }
+}
+
 impl Db {
     /// Inserts or changes a reservation.
     pub fn set_lease(&mut self, key: RowKey, lease: &Lease) -> SqlResult<()> {

@@ -14,7 +14,7 @@ use crate::{
     },
     metrics::Metrics,
     store::{
-        AddJob, Added, Claim, FinishJob, Listener, Move, Reservation, Store, Wait,
+        AddJob, Added, Claim, FinishJob, IfExists, Listener, Move, Reservation, Store, Wait,
         embedded::{
             EmbeddedStore, OpenError, Options, open,
             rows::codec::{Record, RecordHead},
@@ -107,6 +107,7 @@ pub fn job(name: &str) -> AddJob {
         spec: JobSpec { max_attempts: 0, ..JobSpec::default() },
         fingerprint: Fingerprint([1; 16]),
         is_paused: false,
+        if_exists: IfExists::Keep,
         body: Body::from_stored(format!("\"body of {name}\"").into()),
     }
 }

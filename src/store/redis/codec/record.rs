@@ -263,7 +263,10 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use crate::job::{Callback, CallbackUrl, Delay, RetrySchedule, Topic};
+    use crate::{
+        job::{Callback, CallbackUrl, Delay, RetrySchedule, Topic},
+        store::IfExists,
+    };
     use proptest::prelude::*;
 
     fn job(topic: String, body: Vec<u8>, steps_ms: Vec<u64>, max_attempts: u32, strict: bool) -> AddJob {
@@ -280,6 +283,7 @@ mod tests {
             },
             fingerprint: Fingerprint([7; 16]),
             is_paused: false,
+            if_exists: IfExists::Keep,
             body: Body::from_stored(body.into()),
         }
     }

@@ -77,6 +77,10 @@ impl Canceller {
                         cancelled.push((index, Ok(Applied::Done { topic: outlet.topic.clone() })));
                         waiting.insert(outlet);
                     }
+                    (code::REPLACED, Some(outlet)) => {
+                        cancelled.push((index, Ok(Applied::Done { topic: outlet.topic.clone() })));
+                        self.notifier.waits_again(&outlet, shard);
+                    }
                     (code, None) if code::refusal(code) == Some(Refusal::Lost) => {
                         cancelled.push((index, Err(Refusal::Lost)));
                     }

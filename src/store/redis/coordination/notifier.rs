@@ -43,6 +43,12 @@ impl Notifier {
         self.listener.due_in(after);
     }
 
+    /// A job of an outlet waits again, whose due time the caller does not know.
+    pub fn waits_again(&self, outlet: &Outlet, shard: Shard) {
+        self.ready_on(outlet, shard);
+        self.due_in(Duration::ZERO);
+    }
+
     /// A client reads the figures of all processes.
     pub fn watched(&self) {
         self.listener.watched();

@@ -165,6 +165,10 @@ impl StepRunner {
                     outlet = Some(reply.name()?);
                     continue;
                 }
+                code::REPLACED => {
+                    self.notifier.waits_again(&reply.name()?, shard);
+                    Err(Refusal::Replaced)
+                }
                 code => Err(code::refusal(code).ok_or_else(|| unexpected("the outcome of a step"))?),
             });
         }

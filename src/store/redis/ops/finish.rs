@@ -1,4 +1,4 @@
-//! Finishing jobs: they are removed. A job whose reservation has timed out takes a second call.
+//! Finishing jobs: they are removed. A job whose reservation has timed out, or that was replaced since, takes a second call.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,13 +11,14 @@ use crate::store::redis::indexed::{Indexed, by_shard, in_order, join, split};
 use crate::{
     job::{JobId, Outlet, TopicFilter},
     store::{
-        FinishJob, Finished, Outcome, Result,
+        FinishJob, Finished, Outcome, Refusal, Result,
         redis::{
             codec::scope::encode_scope,
             connection::call::ScriptCall,
             coordination::{
                 batch::{BatchCall, CallBatcher},
                 compaction::Compaction,
+                notifier::Notifier,
                 shards::Shards,
             },
             keys::Shard,
@@ -34,9 +35,9 @@ pub struct Finisher {
 }
 
 impl Finisher {
-    pub fn new(shards: Arc<Shards>, compaction: Arc<Compaction>) -> Self {
+    pub fn new(shards: Arc<Shards>, notifier: Arc<Notifier>, compaction: Arc<Compaction>) -> Self {
         let (context, count) = (shards.context().clone(), shards.keys.count());
-        let call = FinishCall { shards: shards.clone(), compaction };
+        let call = FinishCall { shards: shards.clone(), notifier, compaction };
         Self { shards, batcher: CallBatcher::new(call, context, count) }
     }
 
@@ -55,6 +56,7 @@ impl Finisher {
 /// The call that finishes jobs on one shard.
 struct FinishCall {
     shards: Arc<Shards>,
+    notifier: Arc<Notifier>,
     compaction: Arc<Compaction>,
 }
 
@@ -91,27 +93,28 @@ impl BatchCall for FinishCall {
             }
         }
         let mut reply = Reply::new(self.shards.call_acknowledged(call.started_at(since_us)).await?)?;
-        let (count, mut finished, mut late) = (items.len(), Vec::with_capacity(items.len()), Vec::new());
+        let (count, mut finished, mut rare) = (items.len(), Vec::with_capacity(items.len()), Vec::new());
         let mut outlets = BTreeSet::new();
         for (index, item) in items.into_iter().enumerate() {
             match (reply.int()?, reply.optional_name()?) {
-                (code::LATE_FINISH, Some(outlet)) => {
-                    late.push((index, item));
+                (code::RARE, Some(outlet)) => {
+                    rare.push((index, item));
                     outlets.insert(outlet);
                 }
                 (code, outlet) => finished.push((index, decode_outcome(code, outlet, false)?)),
             }
         }
-        if !late.is_empty() {
-            finished.extend(self.finish_late(shard, late, &outlets, since_us).await?);
+        if !rare.is_empty() {
+            finished.extend(self.finish_rare(shard, rare, &outlets, since_us).await?);
         }
         Ok(in_order(count, vec![finished]))
     }
 }
 
 impl FinishCall {
-    /// Finishes jobs of these outlets by receipts of reservations that have timed out, unless they have changed since.
-    async fn finish_late(
+    /// Finishes jobs of these outlets, unless they have changed since, by receipts of reservations that have timed out or are of an
+    /// older version.
+    async fn finish_rare(
         &self,
         shard: Shard,
         items: Indexed<ScopedFinish>,
@@ -120,14 +123,20 @@ impl FinishCall {
     ) -> Result<Indexed<Outcome<Finished>>> {
         let slot = self.shards.replay_slots.acquire(shard);
         let known: Vec<&Outlet> = outlets.iter().collect();
-        let call = self.shards.change(Script::FinishLate, shard, Some(&slot), &known).started_at(since_us);
+        let call = self.shards.change(Script::FinishRare, shard, Some(&slot), &known).started_at(since_us);
         let call = items.iter().fold(call, |call, (_, item)| item.add_to(call).arg(item.scope.clone()));
         let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
         if reply.int()? == 1 {
             known.into_iter().for_each(|outlet| self.compaction.request(shard, outlet));
         }
         let outcome = |(index, _)| {
-            let outcome = decode_outcome(reply.int()?, reply.optional_name()?, true)?;
+            let outcome = match (reply.int()?, reply.optional_name()?) {
+                (code::REPLACED, Some(outlet)) => {
+                    self.notifier.waits_again(&outlet, shard);
+                    Err(Refusal::Replaced)
+                }
+                (code, outlet) => decode_outcome(code, outlet, true)?,
+            };
             Ok((index, outcome))
         };
         items.into_iter().map(outcome).collect()

@@ -62,6 +62,8 @@
 //! always read whole, in one run.
 
 pub mod add;
+mod add_rare;
+mod added;
 pub mod allow;
 pub mod apply;
 mod apply_batch;

@@ -4,7 +4,8 @@
 --
 -- ARGV[A]    delay in ms; with 0 the jobs are ready at once, and their due time stays
 -- ARGV[A+1..] per grant its id and receipt
--- Reply     { per grant a code and an outlet ('' when the receipt is not valid) }
+-- Reply     { per grant a code and an outlet ('' when the receipt is not valid); REPLACED when it was of an older version, so that
+--           the job waits for its due time }
 check_keys()
 local delay, reply = tonumber(ARGV[A]), {}
 for i = A + 1, #ARGV, 2 do
@@ -13,7 +14,12 @@ for i = A + 1, #ARGV, 2 do
   local code, outlet = LOST, ''
   if job and job.state == RESERVED and job.receipt == ARGV[i + 1] then
     code, outlet = MOVED, job.outlet
-    if delay > 0 or outlets[job.outlet] then
+    if waits_for_older(job) then
+      if outlets[job.outlet] then
+        end_older(id, job)
+        code = REPLACED
+      end
+    elseif delay > 0 or outlets[job.outlet] then
       job.attempts = math.max(job.attempts - 1, 0)
       if delay > 0 then
         wait_until(id, job, NOW_UP + delay, false)

@@ -1,6 +1,6 @@
 -- Prelude of the scripts that add to a job's history. `job/history.rs` documents the format and writes the same: change both
 -- together.
-local RELEASED, TTR_ENDED, BURIED, REQUEUED, RESCHEDULED = 1, 2, 3, 4, 5
+local RELEASED, TTR_ENDED, BURIED, REQUEUED, RESCHEDULED, BY_REPLACING = 1, 2, 3, 4, 5, 6
 local HISTORY_LIMIT, REASON_LIMIT, ACTOR_LIMIT = 10, 160, 256
 
 -- The first `limit` bytes of a text, without a part of a character at their end.

@@ -62,10 +62,11 @@ macro_rules! scripts {
 
 scripts! {
     Add "add" [RECORD, SHARD, EXPIRY, ADDING],
+    AddRare "add_rare" [RECORD, SHARD, MOVES, HISTORY, ADDING],
     Reserve "reserve" [RECORD, SHARD, EXPIRY],
     Cancel "cancel" [RECORD, SHARD, MOVES],
     Finish "finish" [RECORD, SHARD, SCOPE],
-    FinishLate "finish_late" [RECORD, SHARD, MOVES, SCOPE],
+    FinishRare "finish_rare" [RECORD, SHARD, MOVES, SCOPE],
     Release "release" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
     Touch "touch" [RECORD, SHARD, MOVES, SCOPE, HOLDER],
     Bury "bury" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],

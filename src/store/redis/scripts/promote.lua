@@ -40,6 +40,11 @@ end
 
 local function time_out(id, job)
   local late = NOW - job.till
+  if waits_for_older(job) then
+    end_older(id, job)
+    moved(job.outlet, 2, job.state == READY and 1 or 0, late)
+    return
+  end
   remember_attempt(job, TTR_ENDED)
   local wants_none = value_at(job.others, 1, #job.others + 1, NO_LATE_FINISH)
   set_attribute(job, TIMED_OUT, not wants_none and job.receipt .. pack('>I4', job.attempts) or nil)

@@ -9,10 +9,10 @@ local DELAYED, READY, RESERVED, DEAD = 1, 2, 3, 4
 local FIXED = '>BBI4I6I4I6I4I3c16BI2'
 local OUTLET_AT, HEAD = 46, 48 -- the length of the outlet's name, and of all that precedes it
 -- Tags of attributes. All others are above the first five: these scripts copy them, but for those that say when a job expires,
--- which clock decides in a store to which the job may be moved, and which receipt is good for a late finish.
+-- which clock decides in a store to which the job may be moved, which receipt is good for a late finish, and the revision.
 local LEASE, DIED_AT, RETRY, REASON, HISTORY = 1, 2, 3, 4, 5
 local EXPIRY, MOMENT, EXPIRES_AT, EXPIRY_MOMENT = 10, 11, 12, 13
-local TIMED_OUT, NO_LATE_FINISH = 14, 15
+local TIMED_OUT, NO_LATE_FINISH, REVISION = 14, 15, 16
 local LAST_MOMENT, LONGEST_DELAY = 253402207199999, 315576000000
 local ATTRIBUTES_LIMIT = 32768
 
@@ -99,6 +99,9 @@ end
 local function takes_late(job, receipt)
   return job.state ~= RESERVED and job.timed_out == receipt .. pack('>I4', job.attempts)
 end
+
+-- Whether a reserved job replaced the version that is reserved: its reservation is none of its own attempts.
+local function waits_for_older(job) return job.state == RESERVED and job.attempts == 0 end
 
 -- Encodes a table as a record.
 local function encode(job)

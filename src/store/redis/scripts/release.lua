@@ -4,7 +4,7 @@
 -- ARGV[A+1..] receipt, 'after' | 'at' | '' for the schedule, ms or '', reason or '' with a leading '+' when given
 local replayed = replayed_reply()
 if replayed then return replayed end
-local refused = receipt_fault(ARGV[A + 1])
+local refused = receipt_fault(ARGV[A + 1]) or older_fault()
 if refused then return refused end
 
 local reason = nil

@@ -10,7 +10,7 @@ local ORIGIN = ARGV[4]
 local NOW, NOW_UP, MICROS, SERVER_MICROS = clock(ARGV[1])
 local known = tonumber(ARGV[7])
 local A = 8 + known
-local OK, GONE, LOST, MOVED, REFUSED, EXPIRES_FIRST, EXPIRED, LATE_FINISH = 1, 2, 3, 4, 5, 8, 9, 10
+local OK, GONE, LOST, MOVED, REFUSED, EXPIRES_FIRST, EXPIRED, LATE_FINISH, REPLACED = 1, 2, 3, 4, 5, 8, 9, 10, 11
 local BROKEN_LIMIT = 10000
 local STALE_PROBE = 100 -- entries of a ready list that are checked before it is deleted
 

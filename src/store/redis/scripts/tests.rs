@@ -42,6 +42,7 @@ fn only_scripts_that_need_memory_are_refused_when_it_is_full() {
         refused,
         [
             Script::Add,
+            Script::AddRare,
             Script::Patch,
             Script::Put,
             Script::RunSchedules,

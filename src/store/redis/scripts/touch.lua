@@ -6,6 +6,7 @@ local replayed = replayed_reply()
 if replayed then return replayed end
 local refused = receipt_fault(ARGV[A + 1])
 if refused then return refused end
+if waits_for_older(JOB) then return { REPLACED, JOB.outlet } end
 JOB.till = NOW_UP + (tonumber(ARGV[A + 2]) or JOB.ttr)
 call('ZADD', LEASES, JOB.till, ID)
 call('HSET', JOBS, ID, encode(JOB))

@@ -136,6 +136,11 @@ local function wait_until(id, job, due, is_moment)
   if due <= NOW then make_ready(id, job, due) else make_delayed(id, job, due) end
 end
 
+-- Ends the reservation of an older version: the job that replaced it waits for its due time.
+local function end_older(id, job)
+  if job.due <= NOW then make_ready(id, job, job.due) else make_delayed(id, job, job.due) end
+end
+
 -- Whether an outlet's ready list has so many stale entries that it should be compacted.
 local function has_many_stale(outlet)
   local valid = counted('r' .. outlet)

@@ -1,6 +1,7 @@
 //! The model: a delay queue so simple that it can be checked by reading. It has one lock and one map, and every query scans
 //! all jobs. The conformance suite runs on it, too, so that suite and model agree before an engine is compared with them.
 
+mod adding;
 mod list;
 mod notices;
 mod records;
@@ -19,13 +20,13 @@ use bytes::Bytes;
 use linger::{
     clock::Clock,
     job::{
-        Actor, AttemptEnd, Attributes, Body, DueKind, Fingerprint, History, HistoryEntry, HistoryEvent,
-        HostNumber, Job, JobId, JobState, Origin, Outlet, Reason, Receipt, Reserved, ScheduleName, State,
-        Timestamp, Topic, TopicFilter,
+        Actor, AttemptEnd, Attributes, Body, DueKind, Fingerprint, HistoryEntry, HistoryEvent, HostNumber,
+        Job, JobId, JobState, Origin, Outlet, Reason, Receipt, Reserved, ScheduleName, State, Timestamp,
+        Topic, TopicFilter,
     },
     store::{
-        AddJob, Added, Claim, FinishJob, Finished, Listener, MoveKind, NoticeKind, Outcome, Refusal,
-        Reservation, ScheduleContent, Store, TopicConfig, TopicStats,
+        Claim, FinishJob, Finished, Listener, MoveKind, NoticeKind, Outcome, Refusal, Reservation,
+        ScheduleContent, Store, TopicConfig, TopicStats,
     },
 };
 
@@ -238,54 +239,17 @@ impl Naive {
         entry.receipt = None;
     }
 
-    fn add_one(&self, content: &mut Content, add: AddJob) -> Outcome<Added> {
-        if let Some(entry) = content.jobs.get(&add.id) {
-            let job = entry.job.clone();
-            return if entry.fingerprint == add.fingerprint {
-                Ok(Added::Replayed(job))
-            } else {
-                Err(Refusal::Exists { state: job.state(), topic: job.topic, due_at: job.due_at })
-            };
-        }
-        if add.is_paused {
-            return Err(Refusal::IntakePaused);
-        }
-        let now = self.clock.read();
-        content.arrivals += 1;
-        let job = Job {
-            id: add.id.clone(),
-            topic: add.topic,
-            state: JobState::Delayed,
-            created_at: now.rounded_down,
-            due_at: now.rounded_down,
-            expires_at: None,
-            spec: add.spec,
-            attempts: 0,
-            reason: None,
-            history: History::default(),
-            body: copied(&add.body),
-        };
-        let arrival = content.arrivals;
-        let mut entry = Entry {
-            job,
-            fingerprint: add.fingerprint,
-            receipt: None,
-            timed_out: None,
-            ready_at: now.rounded_down,
-            arrival,
-            other: Attributes::default(),
-        };
-        let due_at = add.due.resolve(now);
-        if Self::expires_first(&mut entry.job, due_at) {
-            return Err(Refusal::ExpiresFirst);
-        }
-        self.wait_until(&mut entry, due_at);
-        let job = entry.job.clone();
-        content.jobs.insert(add.id, entry);
-        Ok(Added::Created(job))
+    /// Ends the reservation of an older version: the job that replaced it waits for its due time.
+    fn end_older(&self, entry: &mut Entry) {
+        self.wait_until(entry, entry.job.due_at);
     }
 
-    fn finish_one(content: &mut Content, scope: &TopicFilter, finish: &FinishJob) -> Outcome<Finished> {
+    fn finish_one(
+        &self,
+        content: &mut Content,
+        scope: &TopicFilter,
+        finish: &FinishJob,
+    ) -> Outcome<Finished> {
         let entry = content.find(scope, &finish.id).ok_or(Refusal::Gone)?;
         let is_late = finish.receipt.as_ref().is_some_and(|receipt| entry.takes_late(receipt));
         match &finish.receipt {
@@ -293,6 +257,10 @@ impl Naive {
             Some(_) if finish.receipt != entry.receipt => return Err(Refusal::Lost),
             None if entry.job.spec.require_receipt => return Err(Refusal::ReceiptRequired),
             None if entry.job.state() != State::Reserved => return Err(Refusal::NotReserved),
+            Some(_) | None if entry.job.waits_for_older() => {
+                self.end_older(entry);
+                return Err(Refusal::Replaced);
+            }
             Some(_) | None => {}
         }
         let topic = entry.job.topic.clone();
@@ -313,6 +281,10 @@ impl Naive {
                 Some(MoveKind::Ready)
             }
             State::Reserved if entry.job.reserved_until() <= Some(now.rounded_down) => {
+                if entry.job.waits_for_older() {
+                    self.end_older(entry);
+                    return Some(MoveKind::TimedOut);
+                }
                 self.remember_attempt(&mut entry.job, AttemptEnd::TimedOut, None);
                 entry.timed_out = entry.receipt.clone().filter(|_| entry.job.spec.late_finish);
                 let attempts = entry.job.attempts;

@@ -58,6 +58,13 @@ impl Naive {
             Some(_) | None if is_of_worker && entry.takes_late(receipt) => return Err(Refusal::TimedOut),
             Some(_) | None => return Err(Refusal::Lost),
         }
+        if entry.job.waits_for_older() {
+            if !matches!(action, StepAction::Touch(..)) {
+                self.end_older(entry);
+            }
+            let topic = entry.job.topic.clone();
+            return if is_of_worker { Err(Refusal::Replaced) } else { Ok(Applied::Done { topic }) };
+        }
         if matches!(action, StepAction::Release(..) | StepAction::Bury(..)) {
             entry.timed_out = None;
         }

@@ -82,7 +82,7 @@ impl Store for Naive {
 
     async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Finished>>> {
         let mut content = self.content();
-        Ok(jobs.iter().map(|job| Self::finish_one(&mut content, scope, job)).collect())
+        Ok(jobs.iter().map(|job| self.finish_one(&mut content, scope, job)).collect())
     }
 
     async fn apply(&self, steps: Vec<Step>) -> Result<Vec<Outcome<Applied>>> {

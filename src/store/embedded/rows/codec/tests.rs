@@ -11,7 +11,7 @@ fn records() -> impl Strategy<Value = Record> {
     let counts = (any::<u32>(), any::<u32>(), any::<bool>(), any::<[u8; 16]>());
     let steps = prop::collection::vec(0u64..=315_576_000_000, 0..=64);
     // Not 8 and 9: any bytes of the right length are a trace context.
-    let unknown = (prop_oneof![Just(1u8), 16u8..], prop::collection::vec(any::<u8>(), 0..300));
+    let unknown = (prop_oneof![Just(1u8), 24u8..], prop::collection::vec(any::<u8>(), 0..300));
     let end = (
         prop::option::of("\\PC{0,200}"),
         prop::option::of(0i64..=253_402_207_199_999),

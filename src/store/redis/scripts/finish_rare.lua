@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- Finishes jobs by the receipts of reservations that have timed out: they are removed.
+-- Finishes jobs whose finish is rare: by the receipt of a reservation that has timed out, which removes the job, and of a job
+-- that waits for the holder of an older version, which ends that reservation.
 --
 -- ARGV[A..] per job its id, its receipt or '', and its caller's scope
--- Reply     { 1 when a list should be compacted, per job a code and an outlet ('' unless done) }
+-- Reply     { 1 when a list should be compacted, per job a code and an outlet ('' unless done, or REPLACED) }
 local NOT_RESERVED, RECEIPT_REQUIRED = 6, 7
 if REPLAY then return REPLAY end
 check_keys()
@@ -14,7 +15,11 @@ local function finish(id, job, receipt)
   if receipt == '' and job.strict then return RECEIPT_REQUIRED end
   if receipt == '' and job.state ~= RESERVED then return NOT_RESERVED end
   if receipt ~= '' and receipt ~= job.receipt and not takes_late(job, receipt) then return LOST end
-  if has_outlet_key(job.state) and not outlets[job.outlet] then return LOST end
+  if (has_outlet_key(job.state) or waits_for_older(job)) and not outlets[job.outlet] then return LOST end
+  if waits_for_older(job) then
+    end_older(id, job)
+    return REPLACED
+  end
   if job.state == READY then left_ready[job.outlet] = true end
   remove_job(id, job)
   return OK
@@ -25,7 +30,7 @@ for i = A, #ARGV, 3 do
   local job = decode(head_in_scope(JOBS, ARGV[i + 2], id))
   local code = finish(id, job, ARGV[i + 1])
   if code == OK then heads[id] = nil end
-  reply[#reply + 1], reply[#reply + 2] = code, code == OK and job.outlet or ''
+  reply[#reply + 1], reply[#reply + 2] = code, (code == OK or code == REPLACED) and job.outlet or ''
 end
 write_counts()
 for outlet in pairs(left_ready) do

@@ -1,0 +1,88 @@
+#!lua
+-- Adds jobs, of which some replace those with their ids. When memory is full the whole call is refused, before anything is
+-- written.
+--
+-- ARGV[A..] per job its id, its record (`adding.lua`), and '' or, when it replaces a job, a '+' and who asks for it
+-- Reply     { set aside, 1 when a list should be compacted, per job as in `add.lua`, or 'S' record when it has replaced a job
+--           | 'T' created due when it had done so before it was finished or deleted | 'V' revision when that of the stored
+--           job is higher | 'M' outlet when the keys of that one are needed }
+
+-- The outcomes of an earlier run: a worker may have finished such a job since, and it must not be added again.
+local saved = REPLAY or {}
+local REPLACED_BEFORE = 84 -- 'T'
+
+check_keys()
+local left_ready, needs_keys = {}, {}
+
+local function revision_of(job)
+  local at = value_at(job.others, 1, #job.others + 1, REVISION)
+  return at and sub(job.others, at, at + 7)
+end
+
+-- Puts a job in the place of another one.
+local function swap(id, old, new, due, by)
+  local receipt, till, held = old.receipt, old.till, old.held
+  if old.state == READY then left_ready[old.outlet] = true end
+  leave_state(id, old, receipt and RESERVED or nil)
+  new.gen, new.due, new.created, new.history = old.gen, due, NOW, old.history
+  remember(new, BY_REPLACING, NOW, 0, 0, by)
+  if receipt then
+    new.receipt, new.till, new.held = receipt, till, held
+    enter_state(id, new, RESERVED)
+  elseif due <= NOW then
+    push_ready(id, new)
+    enter_state(id, new, READY)
+  else
+    new.gen = (new.gen + 1) % 4294967296
+    call('ZADD', DUE, due, id)
+    enter_state(id, new, DELAYED)
+  end
+end
+
+-- Returns the outcome, and what to save of it.
+local function replace(id, raw, by)
+  if needs_keys[id] then return 'M' .. needs_keys[id], '' end
+  local stored = call('HGET', JOBS, id)
+  local old, new = decode(stored), decode(raw)
+  if by == '' or not old or old.topic ~= new.topic then
+    local outcome = add(id, raw)
+    return outcome, byte(outcome) == CREATED and outcome or ''
+  end
+  local revision, stored_revision = revision_of(new), revision_of(old)
+  if revision and revision == stored_revision then return 'R' .. stored, '' end
+  if revision and stored_revision and precedes(revision, stored_revision) then return 'V' .. stored_revision, '' end
+  if new.created % 4 >= 2 then return 'P', '' end
+  local is_moment = new.created % 2 == 1
+  local due = due_at(is_moment, new.due)
+  if count_expiry(new, due, is_moment) then return 'X', '' end
+  if has_outlet_key(old.state) and not outlets[old.outlet] then
+    needs_keys[id] = old.outlet
+    return 'M' .. old.outlet, ''
+  end
+  swap(id, old, new, due, sub(by, 2))
+  return 'S' .. call('HGET', JOBS, id), 'T' .. pack('>I6I6', NOW, due)
+end
+
+local reply, any_saved = { 0, 0 }, false
+for i = A, #ARGV, 3 do
+  local n = #reply
+  local outcome = saved[n]
+  if not outcome or outcome == '' then
+    if IS_LATE then return refuse_late() end
+    outcome, saved[n] = replace(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+    -- Before another one of this call reads it.
+    index_added()
+    any_saved = any_saved or saved[n] ~= ''
+  elseif byte(outcome) == REPLACED_BEFORE then
+    local stored = call('HGET', JOBS, ARGV[i])
+    outcome = stored and 'S' .. stored or outcome
+  end
+  reply[n + 1] = outcome
+end
+write_counts()
+if any_saved then save_reply(saved) end
+for outlet in pairs(left_ready) do
+  if has_many_stale(outlet) then reply[2] = 1 end
+end
+reply[1] = set_aside_count
+return reply
