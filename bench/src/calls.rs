@@ -5,8 +5,8 @@ use std::{fmt, net::SocketAddr, time::Duration};
 use bytes::Bytes;
 use hyper::Method;
 use linger_client::{
-    Added, BatchItem, Client, Counts, Error, NewJob, Options, PopRequest, Repeat, Request, ReservedJob,
-    ServerUrl, Timestamp, Version,
+    Added, BatchItem, Client, Counts, Error, FinishedJob, Job, NewJob, Options, PopRequest, Repeat, Request,
+    ReservedJob, ServerUrl, Timestamp, Version,
 };
 use serde::{
     Deserialize,
@@ -69,8 +69,10 @@ impl Connection {
     pub async fn add_one(&self, job: &NewJob) -> Result<Timestamp, Failure> {
         match self.0.add(job).await? {
             Added::Created(job) => Ok(job.created_at),
-            Added::Replaced(job) | Added::Repeated(job) => {
-                Err(Failure::Unfit(format!("add: the server has had job {} before", job.id)))
+            Added::Replaced(Job { id, .. })
+            | Added::Repeated(Job { id, .. })
+            | Added::Finished(FinishedJob { id, .. }) => {
+                Err(Failure::Unfit(format!("add: the server has had job {id} before")))
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
-use linger_client::{Due, Expire, IfExists, Job, NewJob, Request, Response, Timestamp};
+use linger_client::{Added, Due, Expire, FinishedJob, IfExists, Job, NewJob, Request, Response, Timestamp};
 
 use super::{
     exit::{Exit, Failure},
@@ -108,6 +108,13 @@ async fn add(session: &Session, job: &NewJob) -> Result<Exit, Failure> {
 
 /// Prints the job that a call added, or one that was there already.
 pub(super) fn print_added(session: &Session, response: &Response) -> Result<Exit, Failure> {
+    if let Ok(Added::Finished(_)) = Added::read(response) {
+        session.print(response, |FinishedJob { id, ended, .. }: FinishedJob| {
+            let since = session.wording().since(ended.at);
+            format!("{id}  finished {since} ago  (was done already, and its topic remembers that)")
+        })?;
+        return Ok(Exit::Done);
+    }
     let is_new = response.status == 201 || response.is_replacement();
     session.print(response, |job: Job| {
         // A new job is seen as of its add, so that the delay reads as it was given.

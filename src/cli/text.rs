@@ -54,7 +54,7 @@ impl Wording {
         moment.to_zoned(self.zone.clone())
     }
 
-    fn since(&self, moment: Timestamp) -> String {
+    pub fn since(&self, moment: Timestamp) -> String {
         span(self.now.duration_since(moment).try_into().unwrap_or_default())
     }
 

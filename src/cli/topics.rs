@@ -85,9 +85,12 @@ pub(super) struct SetArgs {
     /// What happens to jobs that expire
     #[arg(long, value_enum, group = "settings")]
     on_expiry: Option<OnExpiryArg>,
+    /// For how long the ids of finished and deleted jobs are remembered, up to 7d
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "settings")]
+    dedup: Option<Duration>,
     /// Settings that get the server's default again
     #[arg(long, value_name = "SETTING", value_delimiter = ',', group = "settings")]
-    #[arg(value_parser = ["ttr", "retry", "max-attempts", "require-receipt", "late-finish", "expire", "on-expiry"])]
+    #[arg(value_parser = ["ttr", "retry", "max-attempts", "require-receipt", "late-finish", "expire", "on-expiry", "dedup"])]
     unset: Vec<String>,
     #[command(flatten)]
     change: ChangeArgs,
@@ -204,6 +207,7 @@ fn details(session: &Session, topic: &Topic) -> String {
     line("late-finish", settings.late_finish.map(|allowed| allowed.to_string()));
     line("expire", settings.expire.map(span));
     line("on-expiry", settings.on_expiry.clone());
+    line("dedup", settings.dedup.map(span));
     lines.join("\n")
 }
 
@@ -233,6 +237,7 @@ async fn set(session: &Session, arguments: &SetArgs) -> Result<Exit, Failure> {
         ("require_receipt", arguments.require_receipt.map(Value::from)),
         ("late_finish", arguments.late_finish.map(Value::from)),
         ("expire", arguments.expire.map(text)),
+        ("dedup", arguments.dedup.map(text)),
         ("on_expiry", arguments.on_expiry.map(|on_expiry| json!(OnExpiry::from(on_expiry)))),
     ] {
         settings.extend(value.map(|value| (name.to_owned(), value)));

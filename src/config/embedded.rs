@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use super::{
-    queue::dead_retention,
+    queue::{dead_retention, dedup_max},
     reader::{self, GIB, MILLISECOND, MINUTE, Reader},
 };
 
@@ -42,6 +42,8 @@ pub struct EmbeddedSettings {
     pub ballast_bytes: u64,
     /// How long dead letters are kept; `None` keeps them forever.
     pub dead_retention: Option<Duration>,
+    /// Most ids of jobs that are gone that are remembered.
+    pub dedup_max: u64,
 }
 
 impl Default for EmbeddedSettings {
@@ -64,6 +66,7 @@ impl EmbeddedSettings {
             min_free_bytes: reader.size("embedded.min_free", 0, 1_024 * GIB),
             ballast_bytes: reader.size("embedded.ballast", 0, 1_024 * GIB),
             dead_retention: dead_retention(reader),
+            dedup_max: dedup_max(reader),
         }
     }
 }

@@ -56,6 +56,11 @@ impl Limits {
     }
 }
 
+/// Most ids of jobs that are gone that are remembered.
+pub(super) fn dedup_max(reader: &mut Reader<'_>) -> u64 {
+    reader.count("queue.dedup_max", 1, 100_000_000)
+}
+
 /// How long dead letters are kept; `None` keeps them forever.
 pub(super) fn dead_retention(reader: &mut Reader<'_>) -> Option<Duration> {
     reader.get("queue.dead_retention", |kind| match values::optional_text(kind) {

@@ -6,7 +6,7 @@ use std::{ops::RangeInclusive, time::Duration};
 use config::ValueKind;
 
 use super::{
-    queue::dead_retention,
+    queue::{dead_retention, dedup_max},
     reader::{self, MILLISECOND, MINUTE, Reader, SECOND},
     redis_tls::RedisTlsSettings,
     redis_url::{Node, RedisUrl, scheme},
@@ -99,6 +99,8 @@ pub struct RedisSettings {
     pub wait_timeout: Duration,
     /// How long dead letters are kept; `None` keeps them forever.
     pub dead_retention: Option<Duration>,
+    /// Most ids of jobs that are gone that are remembered, over all shards.
+    pub dedup_max: u64,
 }
 
 /// The words for `redis.mode`.
@@ -160,6 +162,7 @@ impl RedisSettings {
             wait_replicas: reader.count("redis.wait_replicas", 0, 100),
             wait_timeout: reader.duration("redis.wait_timeout", MILLISECOND, MINUTE),
             dead_retention: dead_retention(reader),
+            dedup_max: dedup_max(reader),
         }
     }
 

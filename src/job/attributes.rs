@@ -53,6 +53,8 @@ impl Tag {
     pub const NO_LATE_FINISH: Self = Self(15);
     /// The job's [revision](crate::job::JobSpec::revision): 8 bytes.
     pub const REVISION: Self = Self(16);
+    /// For how long its id is remembered when it is finished or deleted ([`DedupWindow::encode`](super::DedupWindow::encode)).
+    pub const DEDUP: Self = Self(17);
     /// Tags that Linger will never use itself.
     pub const PRIVATE: RangeInclusive<u8> = 224..=255;
 }
@@ -231,18 +233,6 @@ impl Attributes {
     /// Sets which clock decides when the job expires. [`DueKind::Elapsed`] takes no space.
     pub fn set_expiry_kind(&mut self, kind: DueKind) {
         self.set(Tag::EXPIRY_MOMENT, (kind == DueKind::Moment).then_some(&[]));
-    }
-
-    /// The revision; `Some(None)` when there is none, `None` when it is malformed.
-    #[must_use]
-    pub fn revision(&self) -> Option<Option<u64>> {
-        self.get(Tag::REVISION)
-            .map_or(Some(None), |bytes| Some(Some(u64::from_be_bytes(bytes.try_into().ok()?))))
-    }
-
-    /// Sets or removes the revision.
-    pub fn set_revision(&mut self, revision: Option<u64>) {
-        self.set(Tag::REVISION, revision.map(u64::to_be_bytes).as_ref().map(|bytes| &bytes[..]));
     }
 
     /// Sets or removes the moment of death.

@@ -16,6 +16,10 @@ pub enum ValueError {
     /// A TTR outside of [`Ttr::MIN`] to [`Ttr::MAX`].
     #[error("must be between 1 s and 24 h")]
     TtrOutOfRange,
+    /// A window of remembered ids outside of [`DedupWindow::MIN`](super::DedupWindow::MIN) to
+    /// [`DedupWindow::MAX`](super::DedupWindow::MAX).
+    #[error("must be between 1 s and 7 days")]
+    WindowOutOfRange,
     /// Too many retry steps.
     #[error("must have at most {limit} steps, got {got}")]
     TooManySteps {

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use super::{Attributes, Callback, DEFAULT_MAX_ATTEMPTS, Expiry, RetrySchedule, Tag, TraceContext, Ttr};
+use super::{
+    Attributes, Callback, DEFAULT_MAX_ATTEMPTS, DedupWindow, Expiry, RetrySchedule, Tag, TraceContext, Ttr,
+};
 
 /// How a job is run, with the defaults of its topic filled in: all that its client chose but id, topic, due time and body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct JobSpec {
     pub expiry: Option<Expiry>,
     /// The client's number of this version, at most [`MAX_REVISION`](Self::MAX_REVISION). An add that replaces the job with a lower one is out of date.
     pub revision: Option<u64>,
+    /// For how long its id is remembered when it is finished or deleted; `None` remembers nothing.
+    pub dedup: Option<DedupWindow>,
     /// Its own callback. Such a job is never delivered with those that have none.
     pub callback: Option<Arc<Callback>>,
     /// W3C trace context of the request that added it. A repeat does not change it.
@@ -39,6 +43,7 @@ impl Default for JobSpec {
             late_finish: true,
             expiry: None,
             revision: None,
+            dedup: None,
             callback: None,
             trace: None,
         }
@@ -47,7 +52,8 @@ impl Default for JobSpec {
 
 impl JobSpec {
     /// The attributes that this version knows completely: an engine may write them anew with a record.
-    pub const WHOLE_TAGS: [Tag; 4] = [Tag::RETRY, Tag::EXPIRY, Tag::NO_LATE_FINISH, Tag::REVISION];
+    pub const WHOLE_TAGS: [Tag; 5] =
+        [Tag::RETRY, Tag::EXPIRY, Tag::NO_LATE_FINISH, Tag::REVISION, Tag::DEDUP];
     /// Highest revision: all languages have an integer for it.
     pub const MAX_REVISION: u64 = i64::MAX.unsigned_abs();
 
@@ -65,7 +71,14 @@ impl JobSpec {
         };
         let (retry, expiry, trace) = (attributes.retry()?, attributes.expiry()?, attributes.trace());
         let late_finish = attributes.get(Tag::NO_LATE_FINISH).is_none();
-        let revision = attributes.revision()?;
+        let revision = match attributes.get(Tag::REVISION) {
+            Some(bytes) => Some(u64::from_be_bytes(bytes.try_into().ok()?)),
+            None => None,
+        };
+        let dedup = match attributes.get(Tag::DEDUP) {
+            Some(window) => Some(DedupWindow::decode(window)?),
+            None => None,
+        };
         Some(Self {
             ttr,
             max_attempts,
@@ -74,6 +87,7 @@ impl JobSpec {
             late_finish,
             expiry,
             revision,
+            dedup,
             callback,
             trace,
         })
@@ -90,7 +104,9 @@ impl JobSpec {
         attributes.set_retry(&self.retry);
         attributes.set_expiry(self.expiry.as_ref());
         attributes.set(Tag::NO_LATE_FINISH, (!self.late_finish).then_some(&[]));
-        attributes.set_revision(self.revision);
+        let revision = self.revision.map(u64::to_be_bytes);
+        attributes.set(Tag::REVISION, revision.as_ref().map(|bytes| &bytes[..]));
+        attributes.set(Tag::DEDUP, self.dedup.map(DedupWindow::encode).as_ref().map(|bytes| &bytes[..]));
     }
 
     /// Sets the others. A later version may have stored parts of them that this one does not know, so they are not

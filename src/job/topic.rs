@@ -1,6 +1,6 @@
 //! The settings of a topic: the defaults for its jobs, and its pauses.
 
-use super::{Delay, OnExpiry, RetrySchedule, TopicCallback, Ttr};
+use super::{DedupWindow, Delay, OnExpiry, RetrySchedule, TopicCallback, Ttr};
 
 /// Defaults for jobs that do not set these values themselves. They are copied into each job when it is added, except
 /// for the callback.
@@ -20,6 +20,8 @@ pub struct TopicSettings {
     pub expire: Option<Delay>,
     /// What happens to jobs that expire.
     pub on_expiry: Option<OnExpiry>,
+    /// For how long the ids of finished and deleted jobs are remembered; `None` remembers none.
+    pub dedup: Option<DedupWindow>,
     /// Whom to call for its jobs, and how often. Read when a job is called, not copied into jobs.
     pub callback: TopicCallback,
 }

@@ -4,8 +4,8 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use super::{
-    Attributes, CallRate, Callback, Delay, OnExpiry, SigningSecret, Tag, TopicCallback, TopicPause,
-    TopicSettings, Ttr, decode_steps, encode_steps,
+    Attributes, CallRate, Callback, DedupWindow, Delay, OnExpiry, SigningSecret, Tag, TopicCallback,
+    TopicPause, TopicSettings, Ttr, decode_steps, encode_steps,
 };
 
 /// 8 bytes, in milliseconds.
@@ -32,6 +32,8 @@ const EXPIRE: Tag = Tag(11);
 const ON_EXPIRY: Tag = Tag(12);
 /// 1 byte: 0 or 1.
 const LATE_FINISH: Tag = Tag(13);
+/// [`DedupWindow::encode`].
+const DEDUP: Tag = Tag(14);
 
 /// Whether `after` has a value that `before` lacks, or another one that is not shorter. A pause takes a few bytes and does not
 /// count: operators pause topics when something is wrong.
@@ -59,20 +61,31 @@ impl TopicSettings {
             expire: optional(values.get(EXPIRE), |bytes| Delay::new(duration(bytes)?).ok())?,
             on_expiry: optional(values.get(ON_EXPIRY), on_expiry)?,
             late_finish: optional(values.get(LATE_FINISH), decode_bool)?,
+            dedup: optional(values.get(DEDUP), DedupWindow::decode)?,
             callback: TopicCallback::decode(values)?,
         })
     }
 
     /// Replaces the settings among the values of a topic.
     pub fn encode_into(&self, values: &mut Attributes) {
-        let Self { ttr, max_attempts, retry, require_receipt, late_finish, expire, on_expiry, callback } =
-            self;
+        let Self {
+            ttr,
+            max_attempts,
+            retry,
+            require_receipt,
+            late_finish,
+            expire,
+            on_expiry,
+            dedup,
+            callback,
+        } = self;
         set_duration(values, TTR, ttr.map(Ttr::as_duration));
         set_u32(values, MAX_ATTEMPTS, *max_attempts);
         values.set(RETRY, retry.as_ref().map(encode_steps).as_deref());
         set_flag(values, REQUIRE_RECEIPT, *require_receipt);
         values
             .set(LATE_FINISH, late_finish.map(|allowed| [u8::from(allowed)]).as_ref().map(|byte| &byte[..]));
+        values.set(DEDUP, dedup.map(DedupWindow::encode).as_ref().map(|bytes| &bytes[..]));
         set_duration(values, EXPIRE, expire.map(Delay::as_duration));
         values.set(ON_EXPIRY, on_expiry.map(|on_expiry| on_expiry.as_str().as_bytes()));
         callback.encode_into(values);
@@ -192,6 +205,7 @@ mod tests {
                 late_finish: delivery.then_some(intake),
                 expire: ttr_ms.map(|ms| Delay::new(Duration::from_millis(ms)).expect("valid")),
                 on_expiry: (secrets > 0).then_some(OnExpiry::Delete),
+                dedup: (secrets > 1).then(|| DedupWindow::new(DedupWindow::MAX).expect("valid")),
                 callback: TopicCallback {
                     target: url.map(|url| Callback::to(CallbackUrl::parse(&url).expect("valid"))),
                     rate: rate.map(|milli| CallRate::from_milli(milli).expect("valid")),

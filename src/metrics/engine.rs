@@ -17,6 +17,8 @@ const SYNC_SECONDS: [f64; 16] = [
 pub struct EngineMetrics {
     syncs: Histogram,
     set_aside: Counter,
+    not_remembered: Counter,
+    forgotten_early: Counter,
     clock_steps: Counter,
     clock_step_seconds: Gauge<f64, AtomicU64>,
     log_bytes: Gauge<u64, AtomicU64>,
@@ -29,6 +31,7 @@ impl EngineMetrics {
     pub fn register(registry: &mut Registry) -> Self {
         let syncs = Histogram::new(SYNC_SECONDS);
         let set_aside = Counter::default();
+        let (not_remembered, forgotten_early) = (Counter::default(), Counter::default());
         let (clock_steps, clock_step_seconds) = (Counter::default(), Gauge::default());
         registry.register(
             "linger_store_sync_duration_seconds",
@@ -39,6 +42,16 @@ impl EngineMetrics {
             "linger_store_set_aside",
             "Broken entries set aside, which never stop the timer",
             set_aside.clone(),
+        );
+        registry.register(
+            "linger_ids_not_remembered",
+            "Jobs that ended and whose ids could not be remembered, because the store was full",
+            not_remembered.clone(),
+        );
+        registry.register(
+            "linger_ids_forgotten_early",
+            "Ids that were forgotten before their window had passed, because there were more than queue.dedup_max",
+            forgotten_early.clone(),
         );
         registry.register(
             "linger_store_clock_steps",
@@ -62,12 +75,27 @@ impl EngineMetrics {
             "1 while the store, or a part of it, was emptied or replaced by another one",
             replaced.clone(),
         );
-        Self { syncs, set_aside, clock_steps, clock_step_seconds, log_bytes, replaced }
+        Self {
+            syncs,
+            set_aside,
+            not_remembered,
+            forgotten_early,
+            clock_steps,
+            clock_step_seconds,
+            log_bytes,
+            replaced,
+        }
     }
 
     /// Records that a group of changes was made durable in `took`.
     pub fn synced(&self, took: Duration) {
         self.syncs.observe(took.as_secs_f64());
+    }
+
+    /// Counts ids that could not be remembered, and those that were forgotten to remember others.
+    pub fn ids_not_kept(&self, not_remembered: u64, forgotten_early: u64) {
+        self.not_remembered.inc_by(not_remembered);
+        self.forgotten_early.inc_by(forgotten_early);
     }
 
     /// Counts `entries` broken entries that were set aside.

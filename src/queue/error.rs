@@ -1,6 +1,6 @@
 //! Why the queue refused a call or failed. Each error has a stable code on which clients can switch.
 
-use super::ended::Ended;
+use super::ended::{EndKind, Ended};
 use crate::{
     job::{CallHeaders, ScheduleName, SigningSecret, State, Timestamp, Topic},
     store::{self, Refusal},
@@ -22,6 +22,12 @@ pub enum Error {
     JobExists {
         /// State of that job, and when it is or was due. `None` if the caller may not use its topic.
         shown: Option<(State, Timestamp)>,
+    },
+    /// The id is that of a job that was finished or deleted, and its topic remembers ids; nothing changed.
+    #[error("{}", remembered_sentence(.shown.as_ref()))]
+    IdRemembered {
+        /// How that job ended. `None` if the caller may not use its topic.
+        shown: Option<Ended>,
     },
     /// The job has a higher revision than the add that was to replace it; nothing changed.
     #[error("the job has revision {stored}, which is higher than this one: a later version was added before")]
@@ -243,6 +249,8 @@ impl Error {
     pub fn code(&self) -> &'static str {
         match self {
             Self::JobExists { .. } => "job_exists",
+            Self::IdRemembered { shown: Some(Ended { how: EndKind::Deleted, .. }) } => "job_deleted",
+            Self::IdRemembered { .. } => "job_exists",
             Self::OlderRevision { .. } => "stale_revision",
             Self::JobReplaced => "job_replaced",
             Self::JobNotFound | Self::JobEnded(_) => "job_not_found",
@@ -284,6 +292,22 @@ impl Error {
     }
 }
 
+fn remembered_sentence(shown: Option<&Ended>) -> String {
+    let Some(Ended { how, at, .. }) = shown else {
+        return "another job had this id, which is still remembered; choose another id".to_owned();
+    };
+    match how {
+        EndKind::Deleted => format!(
+            "a job with this id was deleted at {at}, and its topic remembers that; to add it all the same, add with \
+             \"if_exists\": \"replace\""
+        ),
+        EndKind::Finished | EndKind::FinishedLate | EndKind::Expired => format!(
+            "another job with this id was finished at {at}, and its topic remembers ids; choose another id, or add with \
+             \"if_exists\": \"replace\""
+        ),
+    }
+}
+
 fn lost_sentence(retaken: bool) -> &'static str {
     if retaken {
         "this receipt is from an earlier reservation: another worker holds the job, or it waits again"
@@ -306,6 +330,7 @@ impl From<Refusal> for Error {
             Refusal::Exists { .. } => Self::JobExists { shown: None },
             Refusal::OlderRevision { stored } => Self::OlderRevision { stored },
             Refusal::Replaced => Self::JobReplaced,
+            Refusal::EndedBefore(_) => Self::IdRemembered { shown: None },
             Refusal::IntakePaused => Self::IntakePaused,
             Refusal::ExpiresFirst => Self::ExpiresFirst,
             Refusal::Expired => Self::JobExpired,

@@ -12,29 +12,33 @@ use super::{
     spans::SpanStart,
 };
 use crate::{
-    job::{Actor, Expire, Expiry, Job, JobId, JobSpec, NewJob, Topic, TopicFilter, Ttr},
+    job::{Actor, Expire, Expiry, IdEnd, Job, JobId, JobSpec, NewJob, RememberedId, Topic, TopicFilter, Ttr},
     metrics::Event,
     store::{AddJob, Added, FinishJob, Finished, IfExists, Outcome, Patch, Refusal, Requeue, Steps},
 };
 
-/// An added job in its current state.
+/// What an add did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AddOutcome {
-    /// The job.
-    pub job: Job,
-    /// What the add did.
-    pub how: AddKind,
+pub enum AddOutcome {
+    /// It added the job.
+    Created(Job),
+    /// It put the job in the place of an older version.
+    Replaced(Job),
+    /// Nothing: an earlier sending of the same request, or of the same revision, had added the job already, which is now like this.
+    Replayed(Job),
+    /// Nothing: the same job was finished before, and its topic remembers its id.
+    Finished(RememberedId),
 }
 
-/// What an add did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AddKind {
-    /// It added the job.
-    Created,
-    /// It put the job in the place of an older version.
-    Replaced,
-    /// Nothing: an earlier sending of the same request, or of the same revision, had added the job already.
-    Replayed,
+impl AddOutcome {
+    /// The id of the job.
+    #[must_use]
+    pub fn id(&self) -> &JobId {
+        match self {
+            Self::Created(job) | Self::Replaced(job) | Self::Replayed(job) => &job.id,
+            Self::Finished(remembered) => &remembered.id,
+        }
+    }
 }
 
 impl Queue {
@@ -42,7 +46,7 @@ impl Queue {
     /// tells of another job.
     ///
     /// # Errors
-    /// [`Error::JobExists`], [`Error::OlderRevision`], [`Error::ExpiresFirst`], [`Error::BodyTooLarge`], [`Error::IntakePaused`],
+    /// [`Error::JobExists`], [`Error::IdRemembered`], [`Error::OlderRevision`], [`Error::ExpiresFirst`], [`Error::BodyTooLarge`], [`Error::IntakePaused`],
     /// [`Error::CallbackNotAllowed`], or the store's.
     pub async fn add(&self, scope: &TopicFilter, job: NewJob, by: Option<&Actor>) -> Result<AddOutcome> {
         let span = self.begin_span();
@@ -112,6 +116,7 @@ impl Queue {
             late_finish: settings.late_finish.unwrap_or(true),
             expiry: expire.map(|expire| Expiry { expire, on_expiry: on_expiry.unwrap_or_default() }),
             revision: job.revision,
+            dedup: settings.dedup,
             callback: job.callback,
             trace: job.trace,
         };
@@ -131,16 +136,21 @@ impl Queue {
             Ok(Added::Created(job)) => {
                 self.metrics.count(Event::Added, job.topic.as_str(), 1);
                 span.added(&job);
-                Ok(AddOutcome { job, how: AddKind::Created })
+                Ok(AddOutcome::Created(job))
             }
             Ok(Added::Replaced(job)) => {
                 self.metrics.count(Event::Replaced, job.topic.as_str(), 1);
                 span.added(&job);
-                Ok(AddOutcome { job, how: AddKind::Replaced })
+                Ok(AddOutcome::Replaced(job))
             }
-            Ok(Added::Replayed(job)) => Ok(AddOutcome { job, how: AddKind::Replayed }),
+            Ok(Added::Replayed(job)) => Ok(AddOutcome::Replayed(job)),
+            Ok(Added::FinishedBefore(remembered)) => Ok(AddOutcome::Finished(remembered)),
             Err(Refusal::Exists { topic, state, due_at }) => {
                 Err(Error::JobExists { shown: scope.allows(&topic).then_some((state, due_at)) })
+            }
+            Err(Refusal::EndedBefore(remembered)) => {
+                let shown = scope.allows(&remembered.topic).then(|| end_of(&remembered));
+                Err(Error::IdRemembered { shown })
             }
             Err(refusal) => Err(refusal.into()),
         }
@@ -310,6 +320,15 @@ impl Queue {
         let limit = self.limits.max_batch;
         if got > limit { Err(Error::BatchTooLarge { limit, got }) } else { Ok(()) }
     }
+}
+
+/// How the job of a remembered id ended. Who ended it is not remembered.
+fn end_of(remembered: &RememberedId) -> Ended {
+    let how = match remembered.end {
+        IdEnd::Finished => EndKind::Finished,
+        IdEnd::Deleted => EndKind::Deleted,
+    };
+    Ended { how, at: remembered.ended_at, by: None }
 }
 
 /// The error for a job that does not exist, of which this process may know how it ended.

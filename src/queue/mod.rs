@@ -90,7 +90,7 @@ pub use bulk::{
 pub use callbacks::{AddedSecret, outlet_listener::OutletListener, outlets::ReservedForCalls};
 pub use ended::{EndKind, Ended};
 pub use error::{Error, HiddenHeaders, Result};
-pub use jobs::{AddKind, AddOutcome};
+pub use jobs::AddOutcome;
 pub use limits::Limits;
 pub use pop::{Pop, delivery::Delivery};
 pub use schedules::{MAX_SCHEDULES, MAX_TEMPLATE, PutEffect, ScheduleList, ScheduleView, TemplateReader};

@@ -130,10 +130,12 @@ async fn complete(
 }
 
 fn in_words(target: &str, passed: &PassReport) -> String {
-    let PassReport { jobs, topics, schedules, copied, deleted, set, schedules_set, broken, .. } = *passed;
+    let PassReport {
+        jobs, topics, schedules, remembered, copied, deleted, set, schedules_set, broken, ..
+    } = *passed;
     let mut text = format!(
         "{target}: {}; copied {}, deleted {deleted}, set {}",
-        contents_in_words(jobs, topics, schedules),
+        contents_in_words(jobs, topics, schedules, remembered),
         counted(copied, "job"),
         counted(set, "topic")
     );

@@ -78,11 +78,11 @@ pub fn import(
         let imported = imported?;
         closed.map(|()| imported)
     })?;
-    let Imported { jobs, topics, schedules, existing, refused } = imported;
+    let Imported { jobs, topics, schedules, remembered, existing, refused } = imported;
     let text = format!(
         "{}: imported {}; already there: {existing}, refused: {refused}\n",
         wiring::engine(config),
-        contents_in_words(jobs, topics, schedules)
+        contents_in_words(jobs, topics, schedules, remembered)
     );
     Ok(TransferReport { text, is_complete: refused == 0 })
 }
@@ -152,8 +152,9 @@ pub(super) fn run<T>(
     runtime.map_err(|error| MaintenanceError::Failed(format!("cannot start: {error}")))?.block_on(transfer)
 }
 
-fn exported_report(name: &str, Exported { jobs, topics, schedules, broken }: Exported) -> TransferReport {
-    let mut text = format!("{name}: {}", contents_in_words(jobs, topics, schedules));
+fn exported_report(name: &str, exported: Exported) -> TransferReport {
+    let Exported { jobs, topics, schedules, remembered, broken } = exported;
+    let mut text = format!("{name}: {}", contents_in_words(jobs, topics, schedules, remembered));
     if broken > 0 {
         text.push_str(&format!("; left out {}", counted(broken, "broken record")));
     }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, ScheduleName, Topic, TopicFilter},
+    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, ScheduleName, Topic, TopicFilter},
     metrics::QueueMetrics,
 };
 
@@ -148,6 +148,10 @@ impl Store for Metered {
 
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
         self.timed("put", self.store.put(jobs)).await
+    }
+
+    async fn put_remembered(&self, ids: Vec<RememberedId>) -> Result<Vec<Put>> {
+        self.timed("put_remembered", self.store.put_remembered(ids)).await
     }
 
     fn notices(&self) -> &dyn Notices {

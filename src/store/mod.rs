@@ -47,8 +47,8 @@ pub use topic_values::{TopicStore, TopicUpdates, TopicValues, Updated};
 pub use view::{Minute, Span, Timeline, Totals};
 
 use crate::job::{
-    Attributes, CallRate, HostNumber, Job, JobId, Origin, Outlet, SigningSecret, Topic, TopicFilter,
-    TopicPause, TopicSettings,
+    Attributes, CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, SigningSecret, Topic,
+    TopicFilter, TopicPause, TopicSettings,
 };
 
 /// Result of a store operation.
@@ -111,7 +111,11 @@ pub struct EngineInfo {
 ///    the job, unless the job wants no [late finish](crate::job::JobSpec::late_finish). A reservation that was cancelled or
 ///    postponed counts as none. Any other receipt changes nothing. [`Refusal::TimedOut`] of a release, a touch or a bury
 ///    says that the receipt can finish, any other refusal that it cannot.
-/// 6. A finished or deleted job is gone: no count includes it and its id can be used again.
+/// 6. A finished or deleted job is gone: no count includes it and its id can be used again, unless the job had a window of
+///    [remembered ids](crate::job::JobSpec::dedup): until that has passed since a finish or a [`StepAction::Delete`], an add with such a window and
+///    this id is [`Added::FinishedBefore`] if it repeats the request of a finished job, and otherwise
+///    [`Refusal::EndedBefore`]. One that replaces adds the job, unless its revision is not higher. Of more ids than
+///    the engine may remember, those are forgotten whose windows end first; without space for one, the job ends all the same.
 /// 7. The [`Listener`] is notified after each change that makes a job ready, or that moves forward the next
 ///    deadline for which `promote` must be called.
 /// 8. All checks come before the first write. After an `Err` other than [`Error::Full`] the change may have
@@ -226,7 +230,7 @@ pub trait Store: TopicStore + ScheduleStore + std::fmt::Debug + 'static {
     /// lists of the states would miss a job that moves to a list that was walked already.
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice>;
 
-    /// Reads everything that is set for topics, then every schedule, then every job, whole. A schedule or job that is there from the
+    /// Reads everything that is set for topics, then every schedule, then every remembered id, then every job, whole. A schedule, id or job that is there from the
     /// call until the last page is on exactly one page, as it was at one moment since the call; one whose due time has passed may be shown as ready before a
     /// promotion. On the embedded engine all pages are of one moment.
     async fn records(&self) -> Result<Box<dyn RecordReader>>;
@@ -235,6 +239,9 @@ pub trait Store: TopicStore + ScheduleStore + std::fmt::Debug + 'static {
     /// whose due time has passed may become ready at once. Results are in the order of `jobs`. A job that is there already, or
     /// another one under its id, stays as it is.
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>>;
+
+    /// Remembers ids as they are remembered in another store, unless a later end of a job with the id is remembered.
+    async fn put_remembered(&self, ids: Vec<RememberedId>) -> Result<Vec<Put>>;
 
     /// What the processes of this store leave for each other.
     fn notices(&self) -> &dyn Notices;

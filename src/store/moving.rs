@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{JobRecord, Put, RecordReader, Result, ScheduleStore, TopicStore};
 use crate::{
     clock::Clock,
-    job::{JobId, Timestamp},
+    job::{JobId, RememberedId, Timestamp},
 };
 
 /// Where a store stands in a move.
@@ -178,6 +178,9 @@ pub trait Movable: TopicStore + ScheduleStore {
 
     /// As [`Store::put`](super::Store::put).
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>>;
+
+    /// As [`Store::put_remembered`](super::Store::put_remembered).
+    async fn put_remembered(&self, ids: Vec<RememberedId>) -> Result<Vec<Put>>;
 
     /// Deletes jobs in any state.
     async fn delete(&self, ids: Vec<JobId>) -> Result<()>;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{PurgeCursor, TopicConfig, Totals};
-use crate::job::{Job, JobId, Receipt, SigningSecret, State, Timestamp, Topic};
+use crate::job::{Job, JobId, Receipt, RememberedId, SigningSecret, State, Timestamp, Topic};
 
 /// Result of an add, of a finish or of a step: what it did, or why it changed nothing.
 pub type Outcome<T> = std::result::Result<T, Refusal>;
@@ -44,6 +44,9 @@ pub enum Refusal {
     /// The job was replaced during this reservation, which was of the older version. Unless this is refused to a touch, the
     /// reservation has ended, and the new version waits for its due time.
     Replaced,
+    /// The id is that of a job that was finished or deleted, and is remembered: for another request, of another topic, or of a
+    /// deleted job.
+    EndedBefore(RememberedId),
     /// The topic accepts no new jobs.
     IntakePaused,
     /// The job would expire before it is due.
@@ -70,6 +73,8 @@ pub enum Added {
     Replayed(Job),
     /// Stored in the place of an older version.
     Replaced(Job),
+    /// The same job was finished before, and its id is remembered; nothing changed.
+    FinishedBefore(RememberedId),
 }
 
 /// Result of adding a secret.

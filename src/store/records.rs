@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 
 use super::{Result, StoredSchedule, TopicConfig, TopicValues};
-use crate::job::{Attributes, Fingerprint, Job, JobSpec, Receipt, Tag, Topic};
+use crate::job::{Attributes, Fingerprint, Job, JobSpec, Receipt, RememberedId, Tag, Topic};
 
 /// A job with everything that a store keeps of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,6 +114,8 @@ pub struct RecordPage {
     pub topics: Vec<TopicRecord>,
     /// Schedules. All of them are on the pages before the first job, too.
     pub schedules: Vec<StoredSchedule>,
+    /// Ids of jobs that are gone. All of them are on the pages before the first job, too.
+    pub remembered: Vec<RememberedId>,
     /// Jobs.
     pub jobs: Vec<JobRecord>,
     /// The records that cannot be read, as sentences that name the job, schedule or topic.

@@ -6,19 +6,20 @@ use sha2::{Digest as _, Sha256};
 
 use super::{file::TransferError, line};
 use crate::{
-    job::{JobId, JobState, ScheduleName, State, Topic},
+    job::{JobId, JobState, RememberedId, ScheduleName, State, Topic},
     store::{self, JobRecord, RecordPage, RecordReader, StoredSchedule, TopicRecord},
 };
 
 /// The first half of a SHA-256.
 pub type Digest = [u8; 16];
 
-/// What a store has: of each job, schedule and topic 16 bytes and its name.
+/// What a store has: of each job, schedule, remembered id and topic 16 bytes and its name.
 #[derive(Debug, Default)]
 pub struct Contents {
     pub jobs: HashMap<JobId, Digest>,
     pub topics: HashMap<Topic, Digest>,
     pub schedules: HashMap<ScheduleName, Digest>,
+    pub remembered: HashMap<JobId, Digest>,
 }
 
 impl Contents {
@@ -43,6 +44,9 @@ impl Contents {
                 })?;
                 contents.schedules.insert(schedule.name.clone(), digest);
             }
+            for remembered in &page.remembered {
+                contents.remembered.insert(remembered.id.clone(), remembered_digest(remembered));
+            }
             for job in &page.jobs {
                 let digest = job_digest(job).map_err(|why| {
                     TransferError::Failed(format!("the target is damaged: job {}: {why}", job.job.id))
@@ -54,14 +58,15 @@ impl Contents {
     }
 }
 
-/// Whether a store has a job, a schedule, something that is set for a topic, or a record that cannot be read.
+/// Whether a store has a job, a schedule, a remembered id, something that is set for a topic, or a record that cannot be read.
 ///
 /// # Errors
 /// Why that is not known.
 pub async fn holds_anything(mut records: Box<dyn RecordReader>) -> store::Result<bool> {
     while let Some(page) = records.next().await? {
-        let RecordPage { topics, schedules, jobs, broken } = page;
-        if !(topics.is_empty() && schedules.is_empty() && jobs.is_empty() && broken.is_empty()) {
+        let RecordPage { topics, schedules, remembered, jobs, broken } = page;
+        let is_empty = topics.is_empty() && schedules.is_empty() && remembered.is_empty() && jobs.is_empty();
+        if !(is_empty && broken.is_empty()) {
             return Ok(true);
         }
     }
@@ -93,6 +98,11 @@ pub fn topic_digest(record: &TopicRecord) -> Digest {
 /// Why it is broken.
 pub fn schedule_digest(schedule: &StoredSchedule) -> Result<Digest, String> {
     Ok(digest(&line::schedule(schedule)?))
+}
+
+/// The digest of a remembered id.
+pub fn remembered_digest(remembered: &RememberedId) -> Digest {
+    digest(&line::remembered(remembered))
 }
 
 fn digest(line: &[u8]) -> Digest {

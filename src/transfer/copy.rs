@@ -9,7 +9,7 @@ use super::{
     watcher::Watcher,
 };
 use crate::{
-    job::Timestamp,
+    job::{RememberedId, Timestamp},
     store::{self, JobRecord, Put, RecordReader, ScheduleUpdates, Store, StoredSchedule, TopicUpdates},
 };
 
@@ -25,6 +25,8 @@ pub struct Exported {
     pub topics: u64,
     /// Schedules.
     pub schedules: u64,
+    /// Remembered ids.
+    pub remembered: u64,
     /// Records that could not be read, and are not in the export.
     pub broken: u64,
 }
@@ -38,9 +40,11 @@ pub struct Imported {
     pub topics: u64,
     /// Schedules that were stored.
     pub schedules: u64,
-    /// Jobs, schedules and topics that were there already.
+    /// Ids that are remembered now.
+    pub remembered: u64,
+    /// Jobs, schedules, remembered ids and topics that were there already.
     pub existing: u64,
-    /// Jobs, schedules and topics that are not stored, because others have their names.
+    /// Jobs, schedules, remembered ids and topics that are not stored, because others have their names.
     pub refused: u64,
 }
 
@@ -80,6 +84,8 @@ pub async fn export(
                 }
             }
         }
+        lines.extend(page.remembered.iter().map(line::remembered));
+        done.remembered += page.remembered.len() as u64;
         for job in &page.jobs {
             match line::job(job) {
                 Ok(line) => {
@@ -99,8 +105,8 @@ pub async fn export(
         done.broken += broken.len() as u64;
         watcher.advanced(page.jobs.len() as u64);
     }
-    let Exported { jobs, topics, schedules, .. } = done;
-    let end = End { jobs, topics, schedules, sha256: sum.hex() };
+    let Exported { jobs, topics, schedules, remembered, .. } = done;
+    let end = End { jobs, topics, schedules, remembered, sha256: sum.hex() };
     out.write_all(&line::end(&end)).and_then(|()| out.flush()).map_err(unwritten)?;
     Ok(done)
 }
@@ -115,8 +121,14 @@ pub async fn import(
     export: CheckedExport,
     watcher: &mut dyn Watcher,
 ) -> Result<Imported, TransferError> {
-    let mut import =
-        Import { store, done: Imported::default(), schedules: Vec::new(), jobs: Vec::new(), bytes: 0 };
+    let mut import = Import {
+        store,
+        done: Imported::default(),
+        schedules: Vec::new(),
+        remembered: Vec::new(),
+        jobs: Vec::new(),
+        bytes: 0,
+    };
     let CheckedExport { lines, found } = export;
     let (mut lines, mut read, mut sum) = (lines.rewind()?, End::default(), LineSum::default());
     while let Some((line, bytes)) = lines.next_record()? {
@@ -131,6 +143,11 @@ pub async fn import(
                 read.schedules += 1;
                 import.bytes += schedule.content.text.len();
                 import.schedules.push(schedule);
+                import.flush_if_full(watcher).await?;
+            }
+            ExportLine::Remembered(remembered) => {
+                read.remembered += 1;
+                import.remembered.push(remembered);
                 import.flush_if_full(watcher).await?;
             }
             ExportLine::Job(record) => {
@@ -156,6 +173,7 @@ struct Import<'a> {
     store: &'a dyn Store,
     done: Imported,
     schedules: Vec<StoredSchedule>,
+    remembered: Vec<RememberedId>,
     jobs: Vec<JobRecord>,
     /// Of the texts and bodies of these.
     bytes: usize,
@@ -163,7 +181,8 @@ struct Import<'a> {
 
 impl Import<'_> {
     async fn flush_if_full(&mut self, watcher: &mut dyn Watcher) -> Result<(), TransferError> {
-        let is_full = self.schedules.len() + self.jobs.len() >= BATCH.0 || self.bytes >= BATCH.1;
+        let count = self.schedules.len() + self.remembered.len() + self.jobs.len();
+        let is_full = count >= BATCH.0 || self.bytes >= BATCH.1;
         if is_full { self.flush(watcher).await } else { Ok(()) }
     }
 
@@ -176,6 +195,15 @@ impl Import<'_> {
             for (name, put) in names.iter().zip(put) {
                 let differs = format!("schedule {name}: another schedule with this name is there");
                 self.count(put, |done| &mut done.schedules, &differs, watcher);
+            }
+        }
+        let remembered = std::mem::take(&mut self.remembered);
+        if !remembered.is_empty() {
+            let ids: Vec<_> = remembered.iter().map(|remembered| remembered.id.clone()).collect();
+            let put = self.store.put_remembered(remembered).await.map_err(|error| self.unstored(&error))?;
+            for (id, put) in ids.iter().zip(put) {
+                let differs = format!("id {id}: a later end of a job with this id is remembered");
+                self.count(put, |done| &mut done.remembered, &differs, watcher);
             }
         }
         let jobs = std::mem::take(&mut self.jobs);

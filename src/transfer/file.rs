@@ -237,6 +237,7 @@ pub fn check(path: &Path, partial: bool) -> Result<CheckedExport, TransferError>
         match line {
             ExportLine::Topic(_) => found.topics += 1,
             ExportLine::Schedule(_) => found.schedules += 1,
+            ExportLine::Remembered(_) => found.remembered += 1,
             ExportLine::Job(_) => found.jobs += 1,
             ExportLine::End(end) => {
                 found.sha256 = sum.hex();
@@ -250,11 +251,11 @@ pub fn check(path: &Path, partial: bool) -> Result<CheckedExport, TransferError>
         found.sha256 = sum.hex();
         return Ok(CheckedExport { lines, found });
     }
-    let End { jobs, topics, schedules, .. } = found;
+    let End { jobs, topics, schedules, remembered, .. } = found;
     Err(TransferError::Failed(format!(
         "{}: it was cut off: its end is missing; --partial imports what is there: {}",
         path.display(),
-        contents_in_words(jobs, topics, schedules)
+        contents_in_words(jobs, topics, schedules, remembered)
     )))
 }
 

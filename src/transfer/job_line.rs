@@ -23,10 +23,15 @@ pub fn write(record: &JobRecord) -> Result<JobJson, String> {
     };
     let mut line = JobJson::new(job);
     line.receipt = receipt.as_ref().map(ToString::to_string);
-    line.fingerprint = Some(format!("{:032x}", u128::from_be_bytes(fingerprint.0)));
+    line.fingerprint = Some(fingerprint_text(*fingerprint));
     line.attributes = encode_other(other);
     (line.body, line.body_text) = (body, body_text);
     Ok(line)
+}
+
+/// A fingerprint in hexadecimal.
+pub fn fingerprint_text(fingerprint: Fingerprint) -> String {
+    format!("{:032x}", u128::from_be_bytes(fingerprint.0))
 }
 
 /// The record in a line; what is wrong with it.
@@ -71,7 +76,7 @@ fn check(record: &JobRecord) -> Result<(), &'static str> {
     Ok(())
 }
 
-fn parse_fingerprint(text: &str) -> Result<Fingerprint, String> {
+pub fn parse_fingerprint(text: &str) -> Result<Fingerprint, String> {
     let is_hex = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let bits = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
     bits.map(|bits| Fingerprint(bits.to_be_bytes())).ok_or_else(|| "its fingerprint is malformed".to_owned())

@@ -1,11 +1,11 @@
-//! The lines of an export: a header, one line for what is set for each topic, one for each schedule, one for each job, and an
-//! end.
+//! The lines of an export: a header, one line for what is set for each topic, one for each schedule, one for each remembered id,
+//! one for each job, and an end.
 
 use serde::{Deserialize, Serialize};
 
-use super::{job_line, schedule_line::ScheduleLine, topic_line::TopicLine};
+use super::{job_line, remembered_line::RememberedLine, schedule_line::ScheduleLine, topic_line::TopicLine};
 use crate::{
-    job::json::JobJson,
+    job::{RememberedId, json::JobJson},
     store::{JobRecord, StoredSchedule, TopicRecord},
 };
 
@@ -37,6 +37,9 @@ pub struct End {
     /// Left out if there are none, so that versions without schedules read the export.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub schedules: u64,
+    /// Remembered ids. Left out if there are none, too.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub remembered: u64,
     /// Of all lines between the header and this one.
     pub sha256: String,
 }
@@ -63,10 +66,17 @@ struct ScheduleMember {
     schedule: ScheduleLine,
 }
 
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RememberedMember {
+    remembered: RememberedLine,
+}
+
 /// A line behind the header.
 pub enum ExportLine {
     Topic(Box<TopicRecord>),
     Schedule(StoredSchedule),
+    Remembered(RememberedId),
     Job(Box<JobRecord>),
     End(End),
 }
@@ -84,6 +94,11 @@ pub fn topic(record: &TopicRecord) -> Vec<u8> {
 /// A schedule as a line; why it cannot be one.
 pub fn schedule(schedule: &StoredSchedule) -> Result<Vec<u8>, String> {
     Ok(encode(&ScheduleMember { schedule: ScheduleLine::new(schedule)? }))
+}
+
+/// A remembered id as a line.
+pub fn remembered(remembered: &RememberedId) -> Vec<u8> {
+    encode(&RememberedMember { remembered: RememberedLine::new(remembered) })
 }
 
 /// A job as a line; why it cannot be one.
@@ -130,7 +145,11 @@ pub fn parse(line: &[u8]) -> Result<ExportLine, String> {
         let ScheduleMember { schedule } = serde_json::from_slice(line).map_err(fault)?;
         return schedule.into_schedule().map(ExportLine::Schedule);
     }
+    if line.starts_with(b"{\"remembered\":") {
+        let RememberedMember { remembered } = serde_json::from_slice(line).map_err(fault)?;
+        return remembered.into_remembered().map(ExportLine::Remembered);
+    }
     let EndLine { end } = serde_json::from_slice(line)
-        .map_err(|_| "it is neither a topic, a schedule, a job nor the end".to_owned())?;
+        .map_err(|_| "it is neither a topic, a schedule, a remembered id, a job nor the end".to_owned())?;
     Ok(ExportLine::End(end))
 }

@@ -1,7 +1,7 @@
 //! Moving jobs between stores of any engine: exports, imports, and the passes and steps of a move. Works on the
 //! traits of the store alone, and knows neither HTTP nor the queue's rules.
 //!
-//! A few operations of the store copy it. `records` returns a reader of whole records; `put`, `put_topic` and `put_schedules`
+//! A few operations of the store copy it. `records` returns a reader of whole records; `put`, `put_topic`, `put_schedules` and `put_remembered`
 //! store them as they were and never replace others. A `JobRecord` is the job that callers see and what only a store
 //! knows: receipt, fingerprint, attributes of later versions. An import has no transaction over its batches; it is
 //! repeated until it is complete.
@@ -16,6 +16,7 @@ mod job_line;
 mod line;
 mod pass;
 mod relocate;
+mod remembered_line;
 mod schedule_line;
 mod topic_line;
 mod watcher;
@@ -31,13 +32,14 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// What a store or a file has, in words. Schedules are named if there are any.
-pub(crate) fn contents_in_words(jobs: u64, topics: u64, schedules: u64) -> String {
-    let (jobs, topics) = (counted(jobs, "job"), counted(topics, "topic"));
-    match schedules {
-        0 => format!("{jobs} and {topics}"),
-        count => format!("{jobs}, {topics} and {}", counted(count, "schedule")),
+/// What a store or a file has, in words. Schedules and remembered ids are named if there are any.
+pub(crate) fn contents_in_words(jobs: u64, topics: u64, schedules: u64, remembered: u64) -> String {
+    let mut parts = vec![counted(jobs, "job"), counted(topics, "topic")];
+    for (count, noun) in [(schedules, "schedule"), (remembered, "remembered id")] {
+        parts.extend((count > 0).then(|| counted(count, noun)));
     }
+    let last = parts.pop().unwrap_or_default();
+    format!("{} and {last}", parts.join(", "))
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 use std::mem;
 
 use super::{
-    compare::{Contents, job_digest, schedule_digest, topic_digest},
+    compare::{Contents, job_digest, remembered_digest, schedule_digest, topic_digest},
     copy::BATCH,
     file::TransferError,
     watcher::Watcher,
 };
 use crate::{
-    job::{Attributes, JobId, ScheduleName, Topic},
+    job::{Attributes, JobId, RememberedId, ScheduleName, Topic},
     store::{
         self, JobRecord, Movable, Put, RecordReader, ScheduleContent, ScheduleUpdates, StoredSchedule,
         TopicConfig, TopicRecord, TopicUpdates,
@@ -25,6 +25,8 @@ pub struct PassReport {
     pub topics: u64,
     /// Schedules of the source.
     pub schedules: u64,
+    /// Remembered ids of the source.
+    pub remembered: u64,
     /// Jobs that the target lacked, or had as they were before.
     pub copied: u64,
     /// Jobs that only the target had.
@@ -33,6 +35,8 @@ pub struct PassReport {
     pub set: u64,
     /// Schedules that were replaced in the target, or deleted there.
     pub schedules_set: u64,
+    /// Ids that the target remembers now as the source does.
+    pub remembered_set: u64,
     /// Records of the source that could not be read, and were not copied.
     pub broken: u64,
     /// A job, a schedule or a topic that differed, in words.
@@ -43,7 +47,7 @@ impl PassReport {
     /// Whether the target was equal to the source already.
     #[must_use]
     pub fn changed_nothing(&self) -> bool {
-        (self.copied, self.deleted, self.set, self.schedules_set) == (0, 0, 0, 0)
+        [self.copied, self.deleted, self.set, self.schedules_set, self.remembered_set] == [0; 5]
     }
 }
 
@@ -69,6 +73,7 @@ where
         there,
         done: PassReport::default(),
         schedules: Vec::new(),
+        remembered: Vec::new(),
         replaced: Vec::new(),
         batch: Vec::new(),
         bytes: 0,
@@ -86,6 +91,9 @@ where
                 pass.done.broken += 1;
                 watcher.named(&why);
             }
+        }
+        for remembered in page.remembered {
+            pass.take_remembered(remembered).await?;
         }
         watcher.advanced(page.jobs.len() as u64);
         for job in page.jobs {
@@ -110,6 +118,8 @@ struct Pass<'a> {
     done: PassReport,
     /// Schedules to replace.
     schedules: Vec<(ScheduleName, Option<ScheduleContent>)>,
+    /// Ids to remember. One that only the target remembers stays: it is forgotten when its window has passed.
+    remembered: Vec<RememberedId>,
     /// Of the batch, the jobs that the target has as they were before.
     replaced: Vec<JobId>,
     batch: Vec<JobRecord>,
@@ -145,6 +155,15 @@ impl Pass<'_> {
         self.flush_if_full().await.map(Ok)
     }
 
+    async fn take_remembered(&mut self, remembered: RememberedId) -> Result<(), TransferError> {
+        self.done.remembered += 1;
+        if self.there.remembered.remove(&remembered.id) == Some(remembered_digest(&remembered)) {
+            return Ok(());
+        }
+        self.remembered.push(remembered);
+        self.flush_if_full().await
+    }
+
     /// Why the record is broken, in the inner result.
     async fn take_job(&mut self, record: JobRecord) -> Result<Result<(), String>, TransferError> {
         let id = &record.job.id;
@@ -165,7 +184,8 @@ impl Pass<'_> {
     }
 
     async fn flush_if_full(&mut self) -> Result<(), TransferError> {
-        let is_full = self.schedules.len() + self.batch.len() >= BATCH.0 || self.bytes >= BATCH.1;
+        let count = self.schedules.len() + self.remembered.len() + self.batch.len();
+        let is_full = count >= BATCH.0 || self.bytes >= BATCH.1;
         if is_full { self.flush().await } else { Ok(()) }
     }
 
@@ -173,6 +193,11 @@ impl Pass<'_> {
         self.bytes = 0;
         let schedules = mem::take(&mut self.schedules);
         self.replace_schedules(schedules).await?;
+        let remembered = mem::take(&mut self.remembered);
+        if !remembered.is_empty() {
+            let put = self.target.put_remembered(remembered).await.map_err(|error| unwritten(&error))?;
+            self.done.remembered_set += put.iter().filter(|put| **put == Put::Done).count() as u64;
+        }
         let (replaced, batch) = (mem::take(&mut self.replaced), mem::take(&mut self.batch));
         self.delete(replaced).await?;
         if batch.is_empty() {

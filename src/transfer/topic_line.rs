@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     job::{
-        CallRate, Delay, OnExpiry, RetrySchedule, SecretId, SigningKey, SigningSecret, Topic, TopicCallback,
-        TopicPause, TopicSettings, Ttr,
+        CallRate, DedupWindow, Delay, OnExpiry, RetrySchedule, SecretId, SigningKey, SigningSecret, Topic,
+        TopicCallback, TopicPause, TopicSettings, Ttr,
         json::{CallbackJson, Moment, Seconds, decode_other, encode_other},
     },
     store::{TopicConfig, TopicRecord},
@@ -42,6 +42,8 @@ struct SettingsLine {
     expire: Option<Seconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     on_expiry: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dedup: Option<Seconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     callback: Option<CallbackJson>,
 }
@@ -82,6 +84,7 @@ impl TopicLine {
                 late_finish: settings.late_finish,
                 expire: settings.expire.map(|expire| Seconds(expire.as_duration())),
                 on_expiry: settings.on_expiry.map(|on_expiry| on_expiry.as_str().to_owned()),
+                dedup: settings.dedup.map(|window| Seconds(window.as_duration())),
                 callback: callback_line(&settings.callback),
             },
             paused: PauseLine { delivery: pause.delivery, intake: pause.intake },
@@ -106,6 +109,7 @@ impl TopicLine {
             late_finish,
             expire,
             on_expiry,
+            dedup,
             callback,
         } = self.settings;
         let named = |name: String| OnExpiry::ALL.into_iter().find(|on_expiry| on_expiry.as_str() == name);
@@ -121,6 +125,10 @@ impl TopicLine {
                 .transpose()
                 .map_err(|error| format!("its expire {error}"))?,
             on_expiry: on_expiry.map(|name| named(name).ok_or("its on_expiry is unknown")).transpose()?,
+            dedup: dedup
+                .map(|window| DedupWindow::new(window.0))
+                .transpose()
+                .map_err(|error| format!("its dedup {error}"))?,
             callback: callback.map(parse_callback).transpose()?.unwrap_or_default(),
         };
         let pause = TopicPause { delivery: self.paused.delivery, intake: self.paused.intake };

@@ -112,19 +112,43 @@ pub enum Added {
     Replaced(Job),
     /// The same job, or the same revision of it, was there already, as after a repeat.
     Repeated(Job),
+    /// The same job was finished before, and its topic remembers its id.
+    Finished(FinishedJob),
+}
+
+/// A job that was finished before an add with its id.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct FinishedJob {
+    /// The id.
+    pub id: String,
+    /// The topic.
+    pub topic: String,
+    /// How it ended, and when.
+    pub ended: Ended,
+}
+
+/// The end of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Ended {
+    /// `finished`, or how else it ended.
+    pub how: String,
+    /// When.
+    pub at: Timestamp,
 }
 
 impl Added {
-    /// The job.
-    #[must_use]
-    pub fn job(&self) -> &Job {
-        match self {
-            Self::Created(job) | Self::Replaced(job) | Self::Repeated(job) => job,
+    /// The answer in a response to an add.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn read(response: &Response) -> Result<Self, Error> {
+        #[derive(Deserialize)]
+        struct Probe {
+            ended: Option<IgnoredAny>,
         }
-    }
-
-    /// The answer in a response.
-    pub(crate) fn read(response: &Response) -> Result<Self, Error> {
+        if response.read::<Probe>()?.ended.is_some() {
+            return response.read().map(Self::Finished);
+        }
         let job = response.read()?;
         Ok(match response.status {
             201 => Self::Created(job),
@@ -246,6 +270,9 @@ pub struct TopicSettings {
     pub expire: Option<Duration>,
     /// What happens to jobs that expire: `dead` or `delete`; later servers may have more.
     pub on_expiry: Option<String>,
+    /// For how long the ids of finished and deleted jobs are remembered.
+    #[serde(default, deserialize_with = "some_seconds")]
+    pub dedup: Option<Duration>,
     /// Whether the server calls a URL for the jobs, so that workers cannot pop them.
     #[serde(default, rename = "callback", deserialize_with = "has_url")]
     pub has_callback: bool,

@@ -67,6 +67,7 @@ max_delay = "112s"
 max_wait = "113s"
 max_waiting = 1022
 dead_retention = "114s"
+dedup_max = 1023
 [callbacks]
 max_calls = 1025
 max_calls_per_host = 1026
@@ -184,6 +185,7 @@ fn every_key_is_found_where_it_belongs() {
             min_free_bytes: 1_012,
             ballast_bytes: 1_013,
             dead_retention: Some(secs(114)),
+            dedup_max: 1_023,
         },
         redis: RedisSettings {
             mode: Mode::Sentinel {
@@ -213,6 +215,7 @@ fn every_key_is_found_where_it_belongs() {
             wait_replicas: 16,
             wait_timeout: secs(10),
             dead_retention: Some(secs(114)),
+            dedup_max: 1_023,
             ..RedisSettings::default()
         },
         queue: Limits {

@@ -11,11 +11,13 @@ impl From<Error> for Problem {
         let fields = &mut *problem.0;
         match error {
             Error::JobExists { shown: Some((state, due_at)) } => {
-                fields.extension = ExtensionMember::Existing { state, due_at }
+                fields.extension = ExtensionMember::Existing { state, due_at };
             }
             Error::OlderRevision { stored } => fields.extension = ExtensionMember::Revision(stored),
             Error::LeaseLost { retaken } => fields.extension = ExtensionMember::Retaken(retaken),
-            Error::JobEnded(ended) => fields.extension = ExtensionMember::Ended(ended),
+            Error::JobEnded(ended) | Error::IdRemembered { shown: Some(ended) } => {
+                fields.extension = ExtensionMember::Ended(ended);
+            }
             Error::NotDead { state } => fields.extension = ExtensionMember::State(state),
             Error::BodyTooLarge { limit, got } | Error::BatchTooLarge { limit, got } => {
                 fields.extension = ExtensionMember::Limit { limit, got };
@@ -23,9 +25,7 @@ impl From<Error> for Problem {
             Error::TooManyWaiting { .. }
             | Error::Busy { .. }
             | Error::TooManyScans { .. }
-            | Error::Replaced => {
-                fields.retry_after_s = Some(1);
-            }
+            | Error::Replaced => fields.retry_after_s = Some(1),
             // Long enough for a restart, or for a load balancer to choose another server.
             Error::Draining => fields.retry_after_s = Some(5),
             Error::Unavailable(cause)
@@ -51,6 +51,7 @@ impl From<Error> for Problem {
                 return Self::invalid_job(Fault::at_pointer("/expire".to_owned(), detail).into());
             }
             Error::JobExists { shown: None }
+            | Error::IdRemembered { shown: None }
             | Error::JobReplaced
             | Error::JobExpired
             | Error::JobNotFound
@@ -87,6 +88,7 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::OperationNotFound
         | Error::ScheduleNotFound => StatusCode::NOT_FOUND,
         Error::JobExists { .. }
+        | Error::IdRemembered { .. }
         | Error::OlderRevision { .. }
         | Error::JobReplaced
         | Error::LeaseLost { .. }
@@ -137,13 +139,16 @@ mod tests {
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 41] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 43] {
         let cause = || "cause".to_owned();
         let ended = Ended { how: EndKind::Finished, at: Timestamp::from_millis(0), by: None };
+        let deleted = Ended { how: EndKind::Deleted, ..ended.clone() };
         let ended = Error::JobEnded(ended);
         let exists = Error::JobExists { shown: Some((State::Ready, Timestamp::from_millis(0))) };
         [
             (exists, 409, None),
+            (Error::IdRemembered { shown: None }, 409, None),
+            (Error::IdRemembered { shown: Some(deleted) }, 409, None),
             (Error::OlderRevision { stored: 7 }, 409, None),
             (Error::JobReplaced, 409, None),
             (Error::JobNotFound, 404, None),

@@ -13,12 +13,12 @@ use crate::{
         wire::{
             batches::{self, BatchItem},
             parameters::NoQuery,
-            responses::{self, ItemResult},
+            responses::{self, AddNote, ItemResult},
             trace::RequestTrace,
         },
     },
     job::{Job, JobId},
-    queue::{self, AddKind, AddOutcome, Error},
+    queue::{self, AddOutcome, Error},
 };
 
 /// Most bytes of one item's result, and of one fault in it: an id of up to 255 characters, or a field's name of up to
@@ -46,9 +46,9 @@ pub async fn add(
     let jobs = jobs.into_iter().map(|job| trace.complete(job)).collect();
     let outcomes = app.queue.add_batch(&caller.topics, jobs, by.as_ref()).await?;
     let results = merge(slots, outcomes, |outcome: AddOutcome, slot| {
-        slot.id = Some(outcome.job.id);
-        slot.added = Some(outcome.how);
-        responses::status_of_add(outcome.how)
+        slot.id = Some(outcome.id().clone());
+        slot.added = AddNote::for_outcome(&outcome);
+        responses::status_of_add(&outcome)
     });
     Ok(permit.attach_to(responses::results(&results)))
 }
@@ -132,7 +132,7 @@ fn reserve_results(app: &App, items: usize) -> Result<ResponsePermit, Problem> {
 struct ResultSlot {
     id: Option<JobId>,
     refused: Option<Problem>,
-    added: Option<AddKind>,
+    added: Option<AddNote>,
 }
 
 /// Splits items into the positions of all and the values of the valid ones.

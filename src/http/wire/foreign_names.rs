@@ -179,6 +179,25 @@ const CALLED: &[(Names, Names, &str)] = &[
     (&["task", "message", "template", "payload", "args", "body"], &["job"], ""),
     (&["status"], &["state"], ""),
     (
+        &["upsert", "overwrite", "override", "replace", "jobkeymode", "onconflict"],
+        &["if_exists"],
+        ", which is \"keep\" or \"replace\"",
+    ),
+    (&["version", "sequence", "generation", "etag"], &["revision"], ", a whole number"),
+    (
+        &[
+            "deduplicationwindow",
+            "dedupwindow",
+            "duplicatewindow",
+            "duplicatedetectionhistorytimewindow",
+            "uniquefor",
+            "uniquettl",
+            "idempotencywindow",
+        ],
+        &["dedup"],
+        "",
+    ),
+    (
         &[
             "ttl",
             "timetolive",

@@ -304,6 +304,7 @@ pub fn settings(bytes: &Bytes, limits: &Limits) -> Result<(TopicSettings, Vec<St
             late_finish: fields.optional("late_finish", values::flag),
             expire: fields.optional("expire", |raw| values::delay(raw, Delay::LONGEST)),
             on_expiry: fields.optional("on_expiry", values::on_expiry),
+            dedup: fields.optional("dedup", values::dedup),
             callback: TopicCallback::default(),
         };
         let NewTopicCallback { callback, kept_headers } =

@@ -12,9 +12,9 @@ use crate::http::{
     json::{self, ObjectWriter},
 };
 use crate::{
-    job::{Job, JobId, RetrySchedule, Topic, TopicSettings, format_seconds},
+    job::{Job, JobId, RememberedId, RetrySchedule, Topic, TopicSettings, format_seconds},
     push::EndpointFigures,
-    queue::{AddKind, AddOutcome, ChangedDead, Reservation, Span, Timeline, TimelineView, TopicView},
+    queue::{AddOutcome, ChangedDead, Reservation, Span, Timeline, TimelineView, TopicView},
 };
 
 /// Marks the response to an add that repeats an earlier one.
@@ -29,23 +29,39 @@ pub fn job(job: &Job) -> Response {
 
 /// The response to an add.
 pub fn added(outcome: &AddOutcome) -> Response {
-    let mut response = job(&outcome.job);
-    *response.status_mut() = status_of_add(outcome.how);
-    let (name, value) = match outcome.how {
+    let mut response = match outcome {
+        AddOutcome::Created(added) | AddOutcome::Replaced(added) | AddOutcome::Replayed(added) => job(added),
+        AddOutcome::Finished(remembered) => finished_before(remembered),
+    };
+    *response.status_mut() = status_of_add(outcome);
+    let (name, value) = match outcome {
         // Every character of an id is allowed in a path without escapes (RFC 3986, pchar).
-        AddKind::Created => (header::LOCATION, HeaderValue::try_from(format!("/jobs/{}", outcome.job.id))),
-        AddKind::Replaced => (REPLACED, Ok(HeaderValue::from_static("true"))),
-        AddKind::Replayed => (REPLAYED, Ok(HeaderValue::from_static("true"))),
+        AddOutcome::Created(job) => (header::LOCATION, HeaderValue::try_from(format!("/jobs/{}", job.id))),
+        AddOutcome::Replaced(_) => (REPLACED, Ok(HeaderValue::from_static("true"))),
+        AddOutcome::Replayed(_) | AddOutcome::Finished(_) => (REPLAYED, Ok(HeaderValue::from_static("true"))),
     };
     response.headers_mut().insert(name, value.expect("an id is printable ASCII"));
     response
 }
 
+/// What is known of a job that was finished before.
+fn finished_before(remembered: &RememberedId) -> Response {
+    json::object_response(|object| {
+        object.text("id", remembered.id.as_str());
+        object.text("topic", remembered.topic.as_str());
+        object.text("state", remembered.end.as_str());
+        object.object("ended", |ended| {
+            ended.text("how", remembered.end.as_str());
+            ended.timestamp("at", remembered.ended_at);
+        });
+    })
+}
+
 /// The status of an add that was not refused.
-pub fn status_of_add(how: AddKind) -> StatusCode {
-    match how {
-        AddKind::Created => StatusCode::CREATED,
-        AddKind::Replaced | AddKind::Replayed => StatusCode::OK,
+pub fn status_of_add(outcome: &AddOutcome) -> StatusCode {
+    match outcome {
+        AddOutcome::Created(_) => StatusCode::CREATED,
+        AddOutcome::Replaced(_) | AddOutcome::Replayed(_) | AddOutcome::Finished(_) => StatusCode::OK,
     }
 }
 
@@ -184,6 +200,9 @@ fn write_settings(object: &mut ObjectWriter<'_>, settings: &TopicSettings) {
     if let Some(on_expiry) = settings.on_expiry {
         object.text("on_expiry", on_expiry.as_str());
     }
+    if let Some(window) = settings.dedup {
+        object.seconds("dedup", window.as_duration());
+    }
     callbacks::write_topic_callback(object, &settings.callback);
 }
 
@@ -247,12 +266,32 @@ pub fn requeued(ChangedDead { changed, skipped }: ChangedDead) -> Response {
     })
 }
 
+/// What the result of an add in a batch says beside its status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddNote {
+    /// It has replaced an older version.
+    Replaced,
+    /// It repeats an earlier one.
+    Replayed,
+}
+
+impl AddNote {
+    /// What is to be said of an outcome.
+    pub fn for_outcome(outcome: &AddOutcome) -> Option<Self> {
+        match outcome {
+            AddOutcome::Created(_) => None,
+            AddOutcome::Replaced(_) => Some(Self::Replaced),
+            AddOutcome::Replayed(_) | AddOutcome::Finished(_) => Some(Self::Replayed),
+        }
+    }
+}
+
 /// The result of one item of a batch.
 pub struct ItemResult {
     pub id: Option<JobId>,
     pub outcome: Result<StatusCode, Problem>,
-    /// What an add did.
-    pub added: Option<AddKind>,
+    /// What an add did, beside its status.
+    pub added: Option<AddNote>,
 }
 
 /// The results of a batch, one per item.
@@ -272,9 +311,9 @@ impl ItemResult {
             object.text("id", id.as_str());
         }
         match self.added {
-            Some(AddKind::Replaced) => object.flag("replaced", true),
-            Some(AddKind::Replayed) => object.flag("replayed", true),
-            Some(AddKind::Created) | None => {}
+            Some(AddNote::Replaced) => object.flag("replaced", true),
+            Some(AddNote::Replayed) => object.flag("replayed", true),
+            None => {}
         }
         if let Err(problem) = &self.outcome {
             object.value("problem", |out| problem.write(out, None));

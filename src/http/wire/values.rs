@@ -11,8 +11,8 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::job::{
-    Actor, Delay, DurationError, Expire, JobId, JobSpec, MAX_ATTEMPTS_LIMIT, OnExpiry, Reason, Receipt,
-    RetrySchedule, TimeError, Timestamp, Topic, Ttr, ValueError, format_seconds, parse_duration,
+    Actor, DedupWindow, Delay, DurationError, Expire, JobId, JobSpec, MAX_ATTEMPTS_LIMIT, OnExpiry, Reason,
+    Receipt, RetrySchedule, TimeError, Timestamp, Topic, Ttr, ValueError, format_seconds, parse_duration,
 };
 
 /// What the ids of the jobs of schedules begin with: by the clock, and by a client.
@@ -133,6 +133,15 @@ pub fn retry_step(raw: &RawValue, max: Delay) -> ParseResult<Duration> {
 
 pub fn ttr(raw: &RawValue) -> ParseResult<Ttr> {
     checked_ttr(parsed_duration(raw)?)
+}
+
+/// For how long a topic remembers ids.
+pub fn dedup(raw: &RawValue) -> ParseResult<DedupWindow> {
+    let duration = match parsed_duration(raw)? {
+        Err(DurationError::TooLarge) => Duration::MAX,
+        parsed => parsed.map_err(|error| error.to_string())?,
+    };
+    DedupWindow::new(duration).map_err(|error| error.to_string())
 }
 
 pub fn ttr_text(text: &str) -> ParseResult<Ttr> {

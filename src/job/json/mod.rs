@@ -18,8 +18,8 @@ pub use values::{Moment, Seconds, decode_other, encode_other};
 use values::{decode_bytes, encode_bytes};
 
 use super::{
-    Body, History, Job, JobId, JobSpec, JobState, MAX_ATTEMPTS_LIMIT, Reason, Reserved, RetrySchedule, State,
-    Topic, TraceContext, Ttr,
+    Body, DedupWindow, History, Job, JobId, JobSpec, JobState, MAX_ATTEMPTS_LIMIT, Reason, Reserved,
+    RetrySchedule, State, Topic, TraceContext, Ttr,
 };
 
 const WRONG_RESERVATION: &str = "exactly a reserved job has reserved_at and reserved_until";
@@ -47,6 +47,8 @@ pub struct JobJson {
     expiry: Option<ExpiryJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     revision: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dedup: Option<Seconds>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reserved_at: Option<Moment>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,6 +116,7 @@ impl JobJson {
             late_finish,
             expiry,
             revision,
+            dedup,
             callback,
             trace,
         } = &job.spec;
@@ -133,6 +136,7 @@ impl JobJson {
             late_finish: *late_finish,
             expiry: expiry.zip(job.expires_at).map(|(expiry, at)| ExpiryJson::new(expiry, at)),
             revision: *revision,
+            dedup: dedup.map(|window| Seconds(window.as_duration())),
             reserved_at: job.reserved_at().map(Moment),
             reserved_by: job.reserved_by().map(|by| by.as_str().to_owned()),
             reserved_until: job.reserved_until().map(Moment),
@@ -171,6 +175,11 @@ impl JobJson {
             late_finish: self.late_finish,
             expiry,
             revision: self.revision,
+            dedup: self
+                .dedup
+                .map(|window| DedupWindow::new(window.0))
+                .transpose()
+                .map_err(|error| format!("its dedup {error}"))?,
             callback: self.callback.map(CallbackJson::into_callback).transpose()?.map(Arc::new),
             trace: parse_trace(self.traceparent.as_deref(), self.tracestate.as_deref())?,
         };

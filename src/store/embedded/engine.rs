@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Topic, TopicFilter},
+    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, Topic, TopicFilter},
     store::{
         AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, Finished, JobFilter,
         JobPage, JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
@@ -225,6 +225,10 @@ impl Store for EmbeddedStore {
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
         let bytes = jobs.iter().map(|job| job.job.body.as_bytes().len()).sum();
         self.run_weighted(jobs.len(), bytes, move |txn| ops::put(txn, &jobs)).await
+    }
+
+    async fn put_remembered(&self, ids: Vec<RememberedId>) -> Result<Vec<Put>> {
+        self.run_weighted(ids.len(), 0, move |txn| ops::put_remembered(txn, &ids)).await
     }
 
     fn notices(&self) -> &dyn Notices {

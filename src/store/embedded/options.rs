@@ -28,6 +28,8 @@ pub struct Options {
     pub ballast_bytes: u64,
     /// How long dead letters are kept; `None` for ever.
     pub dead_retention: Option<Duration>,
+    /// Most ids of jobs that are gone that are remembered.
+    pub dedup_max: u64,
     /// The time without an operation after which unused space is returned to the file system.
     pub idle_after: Duration,
     /// Whether the engine promotes due jobs by itself, from the first call of [`promote`](crate::store::Store::promote)
@@ -52,14 +54,21 @@ impl Options {
 
 impl From<EmbeddedSettings> for Options {
     fn from(settings: EmbeddedSettings) -> Self {
-        let EmbeddedSettings { data_dir, durability, min_free_bytes, ballast_bytes, dead_retention } =
-            settings;
+        let EmbeddedSettings {
+            data_dir,
+            durability,
+            min_free_bytes,
+            ballast_bytes,
+            dead_retention,
+            dedup_max,
+        } = settings;
         Self {
             data_dir,
             durability,
             min_free_bytes,
             ballast_bytes,
             dead_retention,
+            dedup_max,
             idle_after: Duration::from_millis(250),
             promotes_by_itself: true,
             to_move: false,
@@ -191,6 +200,7 @@ mod tests {
             min_free_bytes: 1_012,
             ballast_bytes: 1_013,
             dead_retention: Some(Duration::from_secs(114)),
+            dedup_max: 1_023,
         };
         let options = Options::from(settings.clone());
         assert_eq!(
@@ -201,6 +211,7 @@ mod tests {
                 min_free_bytes: options.min_free_bytes,
                 ballast_bytes: options.ballast_bytes,
                 dead_retention: options.dead_retention,
+                dedup_max: options.dedup_max,
             }
         );
     }

@@ -39,7 +39,7 @@ use super::{
     },
 };
 use crate::{
-    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, Topic, TopicFilter},
+    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, Topic, TopicFilter},
     store::{
         AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, FinishJob, Finished, JobFilter,
         JobPage, JobRecord, ListPosition, Listener, Notices, Order, Outcome, Promoted, PurgeCursor,
@@ -222,6 +222,10 @@ impl Store for Redis {
 
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
         records::put(&self.shards, &self.notifier, jobs).await
+    }
+
+    async fn put_remembered(&self, ids: Vec<RememberedId>) -> Result<Vec<Put>> {
+        records::put_remembered(&self.shards, ids).await
     }
 
     fn notices(&self) -> &dyn Notices {

@@ -16,6 +16,8 @@
 //! | `{p:k}:dead:<topic>` | ZSET of dead ids by moment of death |
 //! | `{p:k}:schedules` | HASH of the names of schedules to their contents (`scripts/agenda.lua`) |
 //! | `{p:k}:agenda` | ZSET of the names of schedules by next moment |
+//! | `{p:k}:remembered` | HASH of the ids of jobs that are gone to what is remembered of them (`job/dedup.rs`) |
+//! | `{p:k}:forget` | ZSET of these ids by when they are forgotten |
 //! | `{p:k}:mark` | written before a `WAIT`, so that it covers everything before it |
 //! | `{p}:meta` | HASH of format, number of shards, the seed of host numbers, and what tells this store from others (`scripts/get_layout.lua`) |
 //! | `{p}:notices` | HASH of `o` (operation), `s` (request to stop one), `p` (process) or `w` (a client reads the figures of all processes) and an id, to the moment when it was written in six bytes and a text |
@@ -93,6 +95,8 @@ pub struct ShardKeys {
     indexes: [Key; INDEXES.len()],
     pub schedules: Key,
     pub agenda: Key,
+    pub remembered: Key,
+    pub forget: Key,
     pub mark: Key,
 }
 
@@ -111,6 +115,8 @@ impl ShardKeys {
             indexes: INDEXES.map(|index| key(index.name)),
             schedules: key("schedules"),
             agenda: key("agenda"),
+            remembered: key("remembered"),
+            forget: key("forget"),
             mark: key("mark"),
             tag,
         }
@@ -125,6 +131,11 @@ impl ShardKeys {
     /// The schedules and the agenda, in the order in which scripts get them.
     pub fn of_schedules(&self) -> [&Key; 2] {
         [&self.schedules, &self.agenda]
+    }
+
+    /// The remembered ids, and when they are forgotten, in the order in which scripts get them.
+    pub fn of_remembered(&self) -> [&Key; 2] {
+        [&self.remembered, &self.forget]
     }
 
     /// The index of the jobs in a state. Ready jobs have lists in its place.
@@ -213,7 +224,7 @@ impl Keys {
         let outlet = name.strip_prefix("ready:").map(Outlet::parse).or(name.strip_prefix("dead:").map(dead));
         match (outlet, name) {
             (Some(Some(outlet)), _) => KeyOwner::Outlet(shard, outlet),
-            (None, "mark" | "schedules" | "agenda") => KeyOwner::Shard,
+            (None, "mark" | "schedules" | "agenda" | "remembered" | "forget") => KeyOwner::Shard,
             (None, _) if OTHER_KEYS.contains(&name) => KeyOwner::Shard,
             (None, _) if INDEXES.iter().any(|index| index.name == name) => KeyOwner::Shard,
             (Some(None) | None, _) => KeyOwner::Unknown,
@@ -274,7 +285,7 @@ mod tests {
         let topic = Topic::parse("a:b").expect("valid");
         for shard in keys.all() {
             let shard = keys.shard(shard);
-            for key in shard.of_scripts().chain(shard.of_schedules()).chain([
+            for key in shard.of_scripts().chain(shard.of_schedules()).chain(shard.of_remembered()).chain([
                 &shard.mark,
                 &shard.ready(&Outlet::plain(topic.clone())),
                 &shard.dead(&topic),

@@ -22,6 +22,9 @@ pub mod code {
     /// Another script decides about this finish.
     pub const RARE: i64 = 12;
 
+    /// Finished after its reservation had timed out.
+    pub const FINISHED_LATE: i64 = 13;
+
     /// The refusal that a number stands for by itself.
     pub fn refusal(code: i64) -> Option<Refusal> {
         match code {

@@ -81,6 +81,8 @@ async fn misspelt_fields_and_parameters_get_a_suggestion(engine: Engine) {
             "ttl",
             "; did you mean expire, after which the job is not delivered any more (ttr is how long a worker has it)?",
         ),
+        ("overwrite", "; did you mean if_exists, which is \"keep\" or \"replace\"?"),
+        ("version", "; did you mean revision, a whole number?"),
         (
             "priority",
             ": jobs have no priority; use one topic for each urgency, and pop the most urgent first",

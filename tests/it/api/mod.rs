@@ -28,6 +28,7 @@ mod nulls;
 mod operations;
 mod patching;
 mod popping;
+mod remembering;
 mod replacing;
 mod request_bodies;
 mod reservations;

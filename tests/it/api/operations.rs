@@ -144,7 +144,8 @@ async fn metrics_are_sent_in_the_accepted_format(engine: Engine) {
 
 /// The embedded engine promotes by itself here, from the first call on; the others wait for calls.
 async fn every_promotion_is_counted(engine: Engine) {
-    let store = Settings { dead_retention: Some(seconds(100)), promotes_by_itself: true };
+    let store =
+        Settings { dead_retention: Some(seconds(100)), promotes_by_itself: true, ..Settings::default() };
     let api = Api::with(engine, Setup { store, no_timer: true, ..Setup::default() }).await;
     api.advance_and_promote(seconds(0)).await;
     let metrics_after = async |time| {

@@ -91,7 +91,7 @@ mail         0      0         0     0      0
     (
         &["add", "--lines", "mail", "@jobs.jsonl"],
         "0 added, 3 there already, 0 failed",
-        "{\"status\":200,\"id\":\"[..]-1\"}\n{\"status\":200,\"id\":\"b\"}\n{\"status\":200,\"id\":\"[..]-2\"}",
+        "{\"status\":200,\"id\":\"[..]-1\",\"replayed\":true}\n{\"status\":200,\"id\":\"b\",\"replayed\":true}\n{\"status\":200,\"id\":\"[..]-2\",\"replayed\":true}",
     ),
     (
         &["topic", "pause", "mail", "--intake"],
@@ -242,6 +242,33 @@ daily  active  in [..]  report  30 9 * * *  Asia/Tokyo",
     (&["schedule", "delete", "daily"], "daily  deleted", r#"{"status":204,"name":"daily"}"#),
     (&["schedule", "list"], "NAME  STATE  NEXT  TOPIC  WHEN", ""),
     (&["get", "run:daily:mine", "--body"], "{\"n\":  1.0}", "{\"n\":  1.0}"),
+    (
+        &["topic", "set", "alerts", "--dedup", "1h"],
+        "TOPIC[..]\nalerts[..]\n  dedup            1h",
+        r#"{"topic":"alerts",[..]"dedup":3600}}"#,
+    ),
+    (
+        &["add", "alerts", "1", "--id", "n", "--delay", "1h"],
+        "n  delayed  due in 1h[..]",
+        r#"{"id":"n",[..]}"#,
+    ),
+    (
+        &["add", "alerts", "2", "--id", "n", "--replace", "--revision", "2"],
+        "n  ready  due [..]  (in place of an older version)",
+        r#"{"id":"n",[..]"revision":2,[..]"kind":"replaced"[..]"body":2}"#,
+    ),
+    (
+        &["add", "alerts", "2", "--id", "n", "--replace", "--revision", "2"],
+        "n  ready  due [..] ago  (was there already)",
+        r#"{"id":"n",[..]}"#,
+    ),
+    (&["pop", "alerts"], "n  [..]", r#"{"id":"n",[..]"revision":2,[..]}"#),
+    (&["finish", "n"], "n  finished", r#"{"status":204,"id":"n"}"#),
+    (
+        &["add", "alerts", "2", "--id", "n", "--replace", "--revision", "2"],
+        "n  finished [..] ago  (was done already, and its topic remembers that)",
+        r#"{"id":"n","topic":"alerts","state":"finished",[..]}"#,
+    ),
 ];
 
 /// The first text behind `before` that consists of the characters of ids.

@@ -197,6 +197,7 @@ async fn a_batch_is_answered_in_order_and_equal_ids_in_it_are_seen(fixture: Stor
             Ok(Added::Created(job)) => format!("created {}", job.id),
             Ok(Added::Replayed(job)) => format!("replayed {}", job.id),
             Ok(Added::Replaced(job)) => format!("replaced {}", job.id),
+            Ok(Added::FinishedBefore(ended)) => format!("finished {}", ended.id),
             Err(Refusal::Exists { state, .. }) => format!("exists {state}"),
             Err(refusal) => format!("{refusal:?}"),
         })

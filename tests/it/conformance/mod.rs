@@ -23,6 +23,7 @@ mod patching;
 mod pausing;
 mod rates;
 mod records;
+mod remembering;
 mod replaced_holders;
 mod replacing;
 mod reserving;

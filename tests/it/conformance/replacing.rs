@@ -227,7 +227,7 @@ async fn a_batch_of_replacements_is_answered_in_order(fixture: StoreFixture) {
         .map(|outcome| match outcome {
             Ok(Added::Created(_)) => "created",
             Ok(Added::Replaced(_)) => "replaced",
-            Ok(Added::Replayed(_)) => "replayed",
+            Ok(Added::Replayed(_) | Added::FinishedBefore(_)) => "replayed",
             Err(Refusal::OlderRevision { .. }) => "older",
             Err(_) => "exists",
         })

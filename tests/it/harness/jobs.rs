@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use linger::{
     job::{
-        Actor, Body, Callback, CallbackUrl, Delay, Due, Fingerprint, JobId, Outlet, RetrySchedule, SecretId,
-        SigningKey, SigningSecret, Topic, TopicFilter, TopicPattern, TraceContext, Ttr,
+        Actor, Body, Callback, CallbackUrl, DedupWindow, Delay, Due, Fingerprint, JobId, Outlet,
+        RetrySchedule, SecretId, SigningKey, SigningSecret, Topic, TopicFilter, TopicPattern, TraceContext,
+        Ttr,
     },
     store::{AddJob, Added, FinishJob, Finished, IfExists, Outcome, PurgeCursor, Reservation},
 };
@@ -61,6 +62,11 @@ pub fn after(wait: Duration) -> Due {
 
 pub fn ttr(n: u64) -> Ttr {
     Ttr::new(seconds(n)).expect("a valid TTR")
+}
+
+/// For how long an id is remembered.
+pub fn window(n: u64) -> DedupWindow {
+    DedupWindow::new(seconds(n)).expect("a valid window")
 }
 
 pub fn retry(steps: &[u64]) -> RetrySchedule {

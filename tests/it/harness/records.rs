@@ -3,8 +3,8 @@
 use linger::{
     job::{
         Actor, AttemptEnd, Attributes, CallRate, Expire, Expiry, Fingerprint, History, HistoryEntry,
-        HistoryEvent, Job, JobState, OnExpiry, Reason, Receipt, Reserved, ScheduleName, SecretId, SigningKey,
-        SigningSecret, Tag, Timestamp, TopicCallback, TopicSettings,
+        HistoryEvent, IdEnd, Job, JobState, OnExpiry, Reason, Receipt, RememberedId, Reserved, ScheduleName,
+        SecretId, SigningKey, SigningSecret, Tag, Timestamp, TopicCallback, TopicSettings,
     },
     store::{JobRecord, RecordPage, ScheduleContent, Store, StoredSchedule, TopicConfig, TopicRecord},
 };
@@ -20,12 +20,15 @@ async fn read_all(store: &dyn Store) -> RecordPage {
         assert_eq!(page.broken, [""; 0]);
         assert!(all.jobs.is_empty() || page.topics.is_empty(), "topics come before jobs");
         assert!(all.jobs.is_empty() || page.schedules.is_empty(), "schedules come before jobs");
+        assert!(all.jobs.is_empty() || page.remembered.is_empty(), "remembered ids come before jobs");
         all.topics.extend(page.topics);
         all.schedules.extend(page.schedules);
+        all.remembered.extend(page.remembered);
         all.jobs.extend(page.jobs);
     }
     all.topics.sort_by(|one, other| one.topic.cmp(&other.topic));
     all.schedules.sort_by(|one, other| one.name.cmp(&other.name));
+    all.remembered.sort_by(|one, other| one.id.as_str().cmp(other.id.as_str()));
     all.jobs.sort_by(|one, other| one.job.id.as_str().cmp(other.job.id.as_str()));
     all
 }
@@ -39,6 +42,36 @@ pub async fn all_records(store: &dyn Store) -> (Vec<TopicRecord>, Vec<JobRecord>
 /// The schedules by name.
 pub async fn all_schedules(store: &dyn Store) -> Vec<StoredSchedule> {
     read_all(store).await.schedules
+}
+
+/// The remembered ids, sorted.
+pub async fn all_remembered(store: &dyn Store) -> Vec<RememberedId> {
+    read_all(store).await.remembered
+}
+
+/// Remembered ids that an export could get wrong: the longest, with the highest revision, of a deleted job.
+pub fn remembered(fixture: &StoreFixture) -> Vec<RememberedId> {
+    let now = fixture.now();
+    let plain = RememberedId {
+        id: id("a:+=@~"),
+        topic: topic("t"),
+        end: IdEnd::Finished,
+        ended_at: now,
+        until: now.after(seconds(604_800)),
+        fingerprint: Fingerprint([7; 16]),
+        revision: None,
+    };
+    vec![
+        plain.clone(),
+        RememberedId { id: id("deleted"), end: IdEnd::Deleted, revision: Some(0), ..plain.clone() },
+        RememberedId {
+            id: id(&"i".repeat(255)),
+            topic: topic(&"t".repeat(128)),
+            revision: Some(JobSpec::MAX_REVISION),
+            fingerprint: Fingerprint([0xff; 16]),
+            ..plain
+        },
+    ]
 }
 
 /// A schedule with this text.
@@ -156,6 +189,7 @@ pub fn topic_record(name: &str) -> TopicRecord {
         late_finish: Some(false),
         expire: Some(delay(seconds(9))),
         on_expiry: Some(OnExpiry::Delete),
+        dedup: Some(window(9)),
         callback,
     };
     let secret = SigningSecret {

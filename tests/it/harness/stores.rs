@@ -73,6 +73,8 @@ impl Listener for Recorder {
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     pub dead_retention: Option<Duration>,
+    /// Most ids that are remembered.
+    pub dedup_max: Option<u64>,
     /// Whether the embedded engine promotes by itself; otherwise the case decides when jobs are promoted.
     pub promotes_by_itself: bool,
 }
@@ -275,6 +277,7 @@ async fn open(
         Data::Directory(directory) => {
             let mut options = embedded::Options::new(directory.path());
             options.dead_retention = settings.dead_retention;
+            options.dedup_max = settings.dedup_max.unwrap_or(options.dedup_max);
             // Thousands of cases need not wait for the disk, because crash safety has tests of its own.
             options.durability = embedded::Durability::Os;
             options.promotes_by_itself = settings.promotes_by_itself;
@@ -286,6 +289,7 @@ async fn open(
             options.prompt_timeout = std::time::Duration::from_secs(60);
             options.prefix.clone_from(prefix);
             options.dead_retention = settings.dead_retention;
+            options.dedup_max = settings.dedup_max.unwrap_or(options.dedup_max);
             let time = redis::TimeSource::Manual(clock.clone());
             redis::connect(options, time, listener.clone(), metrics).await.expect("connects")
         }

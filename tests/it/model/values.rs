@@ -9,7 +9,7 @@ use linger::{
 use rand::{RngExt, seq::IndexedRandom};
 
 use super::Sequence;
-use crate::harness::jobs::{JobSpec, callback, delay, millis, retry, trace, ttr};
+use crate::harness::jobs::{JobSpec, callback, delay, millis, retry, trace, ttr, window};
 
 impl Sequence<'_> {
     pub(super) fn id(&mut self) -> JobId {
@@ -80,6 +80,7 @@ impl Sequence<'_> {
             late_finish: self.random.random_bool(0.8),
             expiry: self.sometimes(Self::expiry),
             revision: self.sometimes(|sequence| sequence.random.random_range(0..3)),
+            dedup: self.random.random_bool(0.15).then(|| window(self.random.random_range(1..60))),
             callback: self.host().map(|url| callback(&url)),
             trace: self.random.random_bool(0.3).then(|| trace(self.random.random_range(1..3))),
         }

@@ -44,6 +44,7 @@ fn work(server: &Server) -> std::thread::JoinHandle<()> {
     call(server, "DELETE", "/jobs/release", Value::Null);
     // One job stays ready in a topic that no client pops.
     add(server, json!({"topic": "left", "id": "left"}));
+    add(server, json!({"topic": "left", "id": "left", "if_exists": "replace"}));
     add(server, json!({"topic": "left", "id": "over", "expire": 0}));
     // A job that is late because it came due while its topic was paused waits from then on, not from its end.
     add(server, json!({"topic": "mail", "id": "delayed", "delay": "10ms"}));

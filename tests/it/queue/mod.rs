@@ -17,7 +17,7 @@ use linger::{
     clock::ManualClock,
     job::{Due, Job, NewJob, Timestamp},
     metrics::Metrics,
-    queue::{Delivery, Error, FinishJob, Limits, Pop, Queue, StoreEvents},
+    queue::{AddOutcome, Delivery, Error, FinishJob, Limits, Pop, Queue, StoreEvents},
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -65,7 +65,10 @@ impl Fixture {
     }
 
     async fn add(&self, name: &str, wait: Duration) -> Job {
-        self.queue.add(ALL, new_job(name, wait), None).await.expect("adds").job
+        match self.queue.add(ALL, new_job(name, wait), None).await.expect("adds") {
+            AddOutcome::Created(job) => job,
+            other => panic!("expected a new job, got {other:?}"),
+        }
     }
 
     /// Starts a poll in a task of its own, and returns once it is parked.

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{NewJob, Topic, TopicPause, TopicSettings},
-    queue::{AddKind, Error, Limits, Pop},
+    queue::{AddOutcome, Error, Limits, Pop},
 };
 
 use super::{Fixture, NOW, accepted_ids, delivered_ids, new_job, pop};
@@ -47,7 +47,7 @@ async fn a_refused_item_does_not_affect_the_rest_of_the_batch() {
     let codes: Vec<_> = outcomes
         .iter()
         .map(|outcome| match outcome {
-            Ok(outcome) if outcome.how == AddKind::Replayed => "replayed",
+            Ok(AddOutcome::Replayed(_)) => "replayed",
             Ok(_) => "added",
             Err(error) => error.code(),
         })
@@ -72,12 +72,14 @@ async fn topic_settings_are_copied_into_new_jobs_only() {
     assert_eq!((job.spec.ttr, job.spec.max_attempts, job.spec.require_receipt), (ttr(5), 4, true));
     assert_eq!(job.spec.retry, retry(&[1, 2, 3]));
     let own = NewJob { ttr: Some(ttr(9)), max_attempts: Some(0), ..new_job("own", NOW) };
-    let own = fixture.queue.add(ALL, own, None).await.expect("adds").job;
+    let AddOutcome::Created(own) = fixture.queue.add(ALL, own, None).await.expect("adds") else {
+        panic!("is not new")
+    };
     assert_eq!((own.spec.ttr, own.spec.max_attempts), (ttr(9), 0));
     assert_eq!(fixture.get("before").await, plain);
     // A retried request still matches after the settings changed.
     let repeated = fixture.queue.add(ALL, new_job("before", NOW), None).await.expect("answers");
-    assert_eq!(repeated.how, AddKind::Replayed);
+    assert!(matches!(repeated, AddOutcome::Replayed(_)), "{repeated:?}");
     fixture.close().await;
 }
 

@@ -11,7 +11,8 @@ use super::{
 use crate::harness::{jobs::*, naive::Naive, redis::RedisServer, stores::Recorder};
 
 fn needs_memory(step: Step) -> bool {
-    let adds = matches!(step, Step::Add | Step::AddDelayed | Step::AddBatch | Step::Replace);
+    let adds =
+        matches!(step, Step::Add | Step::AddDelayed | Step::AddBatch | Step::Replace | Step::AddRemembered);
     let patches = matches!(step, Step::PatchInPlace | Step::PatchNow | Step::PatchLater);
     adds || patches || matches!(step, Step::PutSettings | Step::AddSecret)
 }

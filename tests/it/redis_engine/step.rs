@@ -7,6 +7,7 @@ pub enum Step {
     AddDelayed,
     AddBatch,
     Replace,
+    AddRemembered,
     Reserve,
     ReserveNothing,
     Cancel,
@@ -15,6 +16,7 @@ pub enum Step {
     FinishBatch,
     FinishLate,
     FinishReplaced,
+    FinishRemembered,
     ReleaseLater,
     ReleaseNow,
     ReleaseUsedUp,
@@ -27,6 +29,7 @@ pub enum Step {
     PatchNow,
     PatchLater,
     Delete,
+    DeleteRemembered,
     Change,
     Get,
     Promote,
@@ -46,11 +49,12 @@ pub enum Step {
 }
 
 impl Step {
-    pub const ALL: [Self; 40] = [
+    pub const ALL: [Self; 43] = [
         Self::Add,
         Self::AddDelayed,
         Self::AddBatch,
         Self::Replace,
+        Self::AddRemembered,
         Self::Reserve,
         Self::ReserveNothing,
         Self::Cancel,
@@ -59,6 +63,7 @@ impl Step {
         Self::FinishBatch,
         Self::FinishLate,
         Self::FinishReplaced,
+        Self::FinishRemembered,
         Self::ReleaseLater,
         Self::ReleaseNow,
         Self::ReleaseUsedUp,
@@ -71,6 +76,7 @@ impl Step {
         Self::PatchNow,
         Self::PatchLater,
         Self::Delete,
+        Self::DeleteRemembered,
         Self::Change,
         Self::Get,
         Self::Promote,

@@ -19,8 +19,8 @@ use linger::{
 pub use super::step::Step;
 use crate::harness::{jobs::*, wait::TimeLimit};
 
-/// The last parts of the ids of the jobs: five are reserved first, the others are not.
-const HELD: [&str; 5] = ["held", "held2", "last", "dead", "dead2"];
+/// The last parts of the ids of the jobs: six are reserved first, the others are not. The id of `kept` is remembered when it ends.
+const HELD: [&str; 6] = ["held", "held2", "last", "kept", "dead", "dead2"];
 const WAITING: [&str; 4] = ["ready", "ready2", "delayed", "due"];
 const NEW: [&str; 2] = ["new", "new2"];
 
@@ -40,7 +40,7 @@ pub struct StepFixture {
 pub type Answer = (String, Vec<(JobId, Receipt)>);
 
 impl StepFixture {
-    /// Adds a secret and nine jobs: two reserved, one reserved for a short time with its last attempt, two dead, two
+    /// Adds a secret and ten jobs: three reserved, one reserved for a short time with its last attempt, two dead, two
     /// ready, one due in a second and one due in a minute.
     pub async fn prepare(store: &Arc<dyn Store>, observer: &Arc<dyn Store>, name: &str) -> Self {
         let (store, observer) = (store.clone(), observer.clone());
@@ -48,13 +48,14 @@ impl StepFixture {
             Self { store, observer, name: name.to_owned(), receipts: BTreeMap::new(), seen: Vec::new() };
         let mut held: Vec<AddJob> = HELD.iter().map(|part| side.job(part)).collect();
         (held[2].spec.max_attempts, held[2].spec.ttr) = (1, ttr(1));
+        held[3] = side.kept();
         side.observer.add(held).await.expect("adds");
         // A reservation may return fewer when finding more would use up the short TTR of `last`, and none when a busy
         // machine has used it up.
         let time_limit = TimeLimit::new();
         while side.receipts.len() < HELD.len() {
             time_limit.check(|| format!("{} of {} were reserved", side.receipts.len(), HELD.len()));
-            let held = side.observer.reserve(&plain(name), &claims(6), Wait::No).await.expect("reserves");
+            let held = side.observer.reserve(&plain(name), &claims(7), Wait::No).await.expect("reserves");
             side.receipts.extend(held.into_iter().map(|held| (held.job.id, held.receipt)));
         }
         for part in ["dead", "dead2"] {
@@ -151,6 +152,9 @@ impl StepFixture {
                 let release = Release { due: Some(after(seconds(wait))), reason };
                 debug_text(&store.release(ALL, &id(part), self.receipt(part), release).await?)
             }
+            Step::AddRemembered => debug_text(&store.add(self.remembered()).await?),
+            Step::FinishRemembered => debug_text(&store.finish(ALL, self.finishes(&["kept", "kept"])).await?),
+            Step::DeleteRemembered => debug_text(&store.delete(ALL, vec![id("kept"), id("new")]).await?),
             Step::ReleaseReplaced => {
                 let release = Release::default();
                 debug_text(&store.release(ALL, &id("held"), self.receipt("held"), release).await?)
@@ -278,8 +282,20 @@ impl StepFixture {
         jobs
     }
 
+    /// A job whose id is remembered when it ends.
+    fn kept(&self) -> AddJob {
+        AddJob { spec: JobSpec { dedup: Some(window(600)), ..JobSpec::default() }, ..self.job("kept") }
+    }
+
+    /// The request of a job that was finished, another one with its id, and a new job.
+    fn remembered(&self) -> Vec<AddJob> {
+        let other = AddJob { fingerprint: linger::job::Fingerprint([8; 16]), ..self.kept() };
+        vec![self.kept(), other, AddJob { id: self.id("new"), ..self.kept() }]
+    }
+
     fn finishes(&self, parts: &[&str]) -> Vec<FinishJob> {
-        let receipt = |part: &str| matches!(part, "held" | "last").then(|| self.receipt(part).clone());
+        let receipt =
+            |part: &str| matches!(part, "held" | "last" | "kept").then(|| self.receipt(part).clone());
         parts.iter().map(|part| FinishJob { id: self.id(part), receipt: receipt(part) }).collect()
     }
 
@@ -315,7 +331,8 @@ impl StepFixture {
     }
 }
 
-/// Does what a step needs in stores that are prepared: jobs become due, `last` times out, or `held` is replaced.
+/// Does what a step needs in stores that are prepared: jobs become due, `last` times out, `held` is replaced, or `kept`
+/// is finished.
 pub async fn prepare_for(step: Step, clock: &ManualClock, prepared: &[&StepFixture]) {
     if matches!(step, Step::Promote | Step::FinishLate) {
         clock.advance(seconds(2));
@@ -324,6 +341,11 @@ pub async fn prepare_for(step: Step, clock: &ManualClock, prepared: &[&StepFixtu
         for fixture in prepared {
             let newer = AddJob { if_exists: replace_by("w"), ..fixture.job("held") };
             fixture.observer.add(vec![newer]).await.expect("replaces");
+        }
+    }
+    if step == Step::AddRemembered {
+        for fixture in prepared {
+            fixture.observer.finish(ALL, fixture.finishes(&["kept"])).await.expect("finishes");
         }
     }
     if step == Step::FinishLate {

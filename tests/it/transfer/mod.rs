@@ -79,6 +79,7 @@ async fn filled(engine: Engine) -> StoreFixture {
         fixture.store.put_topic(topic).await.expect("puts");
     }
     fixture.store.put_schedules(schedules(&fixture)).await.expect("puts");
+    fixture.store.put_remembered(remembered(&fixture)).await.expect("puts");
     fixture.store.put(jobs).await.expect("puts");
     fixture
 }
@@ -90,9 +91,12 @@ async fn an_export_of_an_imported_export_is_equal() {
     for engine in ENGINES {
         let (from, to) = (filled(engine).await, StoreFixture::new(engine).await);
         let (first, exported) = export(&from).await;
-        assert_eq!(exported, Exported { jobs: 700, topics: 2, schedules: 4, broken: 0 });
+        assert_eq!(exported, Exported { jobs: 700, topics: 2, schedules: 4, remembered: 3, broken: 0 });
         let (imported, named) = import(&*to.store, &first).await;
-        assert_eq!(imported, Imported { jobs: 700, topics: 2, schedules: 4, existing: 0, refused: 0 });
+        assert_eq!(
+            imported,
+            Imported { jobs: 700, topics: 2, schedules: 4, remembered: 3, existing: 0, refused: 0 }
+        );
         assert_eq!(named, [""; 0]);
         to.verify().await;
         let (second, _) = export(&to).await;
@@ -111,6 +115,7 @@ async fn every_engine_takes_the_export_of_every_other() {
             target.verify().await;
             assert!(all_records(&*target.store).await == records(&source, JOBS), "{from:?} to {to:?}");
             assert!(all_schedules(&*target.store).await == schedules(&source), "{from:?} to {to:?}");
+            assert!(all_remembered(&*target.store).await == remembered(&source), "{from:?} to {to:?}");
         }
     }
 }
@@ -129,11 +134,18 @@ async fn a_second_import_completes_the_first_and_names_what_differs() {
         add(&*target.store, job("job-007")).await;
         let there = vec![schedules(&source).remove(0), schedule("paused", None, "{\"paused\":false}")];
         target.store.put_schedules(there).await.expect("puts");
+        let mut ids = remembered(&source);
+        ids[1].ended_at = ids[1].ended_at.after(seconds(1));
+        target.store.put_remembered(ids.split_off(1)).await.expect("puts");
         let (imported, named) = import(&*target.store, &exported).await;
-        assert_eq!(imported, Imported { jobs: 299, topics: 1, schedules: 2, existing: 401, refused: 3 });
+        assert_eq!(
+            imported,
+            Imported { jobs: 299, topics: 1, schedules: 2, remembered: 1, existing: 402, refused: 4 }
+        );
         let expected = [
             "topic paused: other settings are there",
             "schedule paused: another schedule with this name is there",
+            "id deleted: a later end of a job with this id is remembered",
             "job job-007: another job with this id is there",
         ];
         assert_eq!(named, expected);

@@ -1,7 +1,9 @@
 //! Operations as JSON, there and back.
 
 use super::*;
-use crate::job::{Callback, CallbackUrl, Expiry, Job, JobId, JobSpec, JobState, Reason, RetrySchedule, Ttr};
+use crate::job::{
+    Callback, CallbackUrl, DedupWindow, Expiry, Job, JobId, JobSpec, JobState, Reason, RetrySchedule, Ttr,
+};
 
 fn from_ms(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
@@ -28,6 +30,7 @@ fn listed(callback: &str, reason: &str) -> ListedJob {
             late_finish: false,
             expiry: Some(Expiry { expire: Expire::After(delay(3)), on_expiry: OnExpiry::Delete }),
             revision: Some(u64::from(u32::MAX) + 7),
+            dedup: DedupWindow::new(DedupWindow::MIN).ok(),
             callback: Some(Arc::new(Callback::to(url))),
             trace: None,
         },

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::EmbeddedStore;
 use crate::clock::SystemClock;
-use crate::job::{JobId, TopicFilter};
+use crate::job::{JobId, RememberedId, TopicFilter};
 use crate::store::{
     ClockOffsets, Error, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ServerSet, Steps, Store,
     embedded::rows::meta::StoreId,
@@ -60,6 +60,10 @@ impl Movable for EmbeddedStore {
 
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
         Store::put(self, jobs).await
+    }
+
+    async fn put_remembered(&self, ids: Vec<RememberedId>) -> Result<Vec<Put>> {
+        Store::put_remembered(self, ids).await
     }
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<()> {

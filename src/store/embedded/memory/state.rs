@@ -6,7 +6,7 @@
 //! Knows keys and hashes, neither SQL nor records.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -37,6 +37,8 @@ pub(crate) struct Memory {
     expiries: Expiries,
     /// All jobs by state.
     totals: Totals,
+    /// Outlets that have, or had, jobs whose ids are to be remembered: the records of their jobs say which.
+    remembering: HashSet<OutletNumber>,
     /// No dead letter died before this; `None` when there are none.
     earliest_death: Option<Timestamp>,
     journal: Vec<Undo>,
@@ -57,6 +59,7 @@ impl Memory {
             deadlines: BTreeSet::new(),
             expiries: Expiries::default(),
             totals: Totals::default(),
+            remembering: HashSet::new(),
             earliest_death: None,
             journal: Vec::new(),
             maybe_empty: Vec::new(),
@@ -198,6 +201,18 @@ impl Memory {
         let before = std::mem::replace(&mut self.topics.get_mut(topic).config, config);
         self.journal.push(Undo::SetConfig(topic, before));
         self.maybe_empty.push(topic);
+    }
+
+    /// Notes that an outlet gets a job whose id is to be remembered, if it is. A rollback need not undo this.
+    pub fn set_remembers(&mut self, outlet: OutletNumber, is_remembered: bool) {
+        if is_remembered {
+            self.remembering.insert(outlet);
+        }
+    }
+
+    /// Whether the id of a job of this outlet may have to be remembered.
+    pub fn may_remember(&self, outlet: OutletNumber) -> bool {
+        !self.remembering.is_empty() && self.remembering.contains(&outlet)
     }
 
     /// Sets the lower bound of the times of death.

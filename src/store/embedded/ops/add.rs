@@ -1,7 +1,8 @@
 //! Adding jobs.
 
 use super::{
-    not_done::{Attempted, into_outcome},
+    not_done::{Attempted, NotDone, into_outcome},
+    remember::find_remembered,
     write_txn::{FoundJob, WriteTxn},
 };
 use crate::{
@@ -27,7 +28,8 @@ pub(crate) fn add(txn: &mut WriteTxn<'_>, jobs: &[AddJob]) -> SqlResult<Result<V
     added.map(|added| added.into_iter().collect())
 }
 
-/// Adds a job. With `keeps_moment` its due time is the moment that is asked for although it has passed.
+/// Adds a job. With `keeps_moment`, for the run of a schedule, its due time is the moment that is asked for although it has passed,
+/// and its id is not looked up among those that are remembered.
 pub(super) fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob, keeps_moment: bool) -> Attempted<Added> {
     let found = txn.find(&TopicFilter::ALL, &job.id)?;
     let older = match found {
@@ -35,6 +37,12 @@ pub(super) fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob, keeps_moment: bool) 
         Some(found) => return answer_existing(txn, job, &found),
         None => None,
     };
+    if older.is_none()
+        && !keeps_moment
+        && let Some(ended) = find_remembered(txn, job)?
+    {
+        return ended.map_err(NotDone::Refused);
+    }
     if job.is_paused {
         return Err(Refusal::IntakePaused.into());
     }
@@ -72,6 +80,9 @@ pub(super) fn add_one(txn: &mut WriteTxn<'_>, job: &AddJob, keeps_moment: bool) 
     let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
     let outlet = txn.memory.outlet(&record.head.outlet());
     let Some(older) = older else {
+        if job.spec.dedup.is_some() {
+            txn.db.forget(&job.id)?;
+        }
         let job_ref = txn.insert_waiting(hash, outlet, &record)?;
         return Ok(Added::Created(txn.to_job(job_ref, &record)));
     };

@@ -4,16 +4,17 @@ use bytes::Bytes;
 
 use super::{
     not_done::{Attempted, NotDone},
+    remember::remember,
     write_txn::{FoundJob, WriteTxn},
 };
 use crate::{
-    job::{Actor, Body, ExpiryChange, HistoryEvent, JobId, State, Timestamp, Topic, TopicFilter},
+    job::{Actor, Body, ExpiryChange, HistoryEvent, IdEnd, JobId, State, Timestamp, Topic, TopicFilter},
     store::{
         Applied, JobChange, Patch, Refusal, Requeue,
         embedded::{
             disk::disk_space::SpaceNeed,
             rows::{
-                codec::Record,
+                codec::{Record, RecordHead},
                 db::{SqlResult, Table},
             },
         },
@@ -71,6 +72,11 @@ pub(super) fn patch(
 /// See [`StepAction::Delete`](crate::store::StepAction::Delete).
 pub(super) fn delete(txn: &mut WriteTxn<'_>, scope: &TopicFilter, id: &JobId) -> Attempted<Applied> {
     let found = txn.find_head(scope, id)?.ok_or(Refusal::Gone)?;
+    remember(txn, &found.content, IdEnd::Deleted)?;
+    delete_found(txn, found)
+}
+
+fn delete_found(txn: &mut WriteTxn<'_>, found: FoundJob<RecordHead>) -> Attempted<Applied> {
     txn.remove(found.hash, found.job_ref)?;
     Ok(Applied::Done { topic: found.content.topic })
 }
@@ -133,7 +139,10 @@ pub(super) fn change_seen(
 ) -> Attempted<Applied> {
     let all = &TopicFilter::ALL;
     let changed = match change {
-        JobChange::Delete => delete(txn, all, id),
+        JobChange::Delete => {
+            let found = txn.find_head(all, id)?.ok_or(Refusal::Gone)?;
+            delete_found(txn, found)
+        }
         JobChange::Requeue(change) => requeue(txn, all, id, *change, by),
         JobChange::Reschedule(due) => patch(txn, all, id, &Patch { due: Some(*due), ..Patch::default() }, by),
     };

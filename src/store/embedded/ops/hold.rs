@@ -3,10 +3,11 @@
 
 use super::{
     not_done::{Attempted, into_outcome},
+    remember::remember,
     write_txn::{FoundJob, WriteTxn},
 };
 use crate::{
-    job::{AttemptEnd, Delay, JobId, Reason, Receipt, State, TopicFilter, Ttr},
+    job::{AttemptEnd, Delay, IdEnd, JobId, Reason, Receipt, State, TopicFilter, Ttr},
     store::{
         Applied, FinishJob, Finished, Outcome, Refusal, Release, Result,
         embedded::{
@@ -55,8 +56,23 @@ fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> A
         }
     };
     let topic = txn.topic_of(job_ref);
+    if txn.memory.may_remember(job_ref.outlet) {
+        let head = read_to_end(txn, job_ref)?;
+        remember(txn, &head, IdEnd::Finished)?;
+    }
     txn.remove(hash, job_ref)?;
     Ok(Finished { topic, is_late })
+}
+
+/// Reads the head of a job that is to end. A broken one is set aside, and so gone.
+fn read_to_end(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> Attempted<RecordHead> {
+    match txn.db.read_head(Table::for_job(job_ref.dead), job_ref.key)? {
+        Ok(head) => Ok(head),
+        Err(why) => {
+            txn.set_aside(job_ref.key, job_ref.dead, why)?;
+            Err(Refusal::Gone.into())
+        }
+    }
 }
 
 /// Ends the reservation of a version that was replaced, and says so.

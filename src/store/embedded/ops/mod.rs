@@ -2,7 +2,7 @@
 //! first change.
 //!
 //! `add.rs`, `reserve.rs` and `promote.rs` each have one operation, `apply.rs` the steps: those of a job's holder are in
-//! `hold.rs`, those that need no reservation in `change.rs`. `schedules.rs` changes a schedule together with the job of its run. `write_txn.rs` keeps rows and memory in step, and
+//! `hold.rs`, those that need no reservation in `change.rs`. `schedules.rs` changes a schedule together with the job of its run, `remember.rs` has the ids of jobs that are gone. `write_txn.rs` keeps rows and memory in step, and
 //! `not_done.rs` has the ends without a change.
 //!
 //! A list (`list.rs`) reads the heads of up to a thousand jobs in one step of the writer, in the order of the keys
@@ -23,6 +23,7 @@ mod not_done;
 mod promote;
 mod purge;
 mod put;
+mod remember;
 mod reserve;
 mod schedules;
 mod topics;
@@ -36,6 +37,7 @@ pub(super) use list::{MAX_STEP, list, list_waiting};
 pub(super) use promote::promote;
 pub(super) use purge::purge;
 pub(super) use put::put;
+pub(super) use remember::put_remembered;
 pub(super) use reserve::reserve;
 pub(super) use schedules::{change_schedules, due_schedules, schedule, schedules};
 pub(super) use topics::{get, timeline, topic, topic_values, topics, update_topic};

@@ -88,6 +88,7 @@ fn insert_dead(txn: &mut WriteTxn<'_>, hash: IdHash, outlet: OutletNumber, recor
     let died_at = record.head.dead_at.unwrap_or(txn.now.rounded_down);
     let key = txn.db.free_key(Table::Dead, died_at, DueKind::Elapsed)?;
     txn.db.insert(Table::Dead, key, record)?;
+    txn.memory.set_remembers(outlet, record.head.spec.dedup.is_some());
     txn.memory.insert(hash, JobRef { key, outlet, dead: true }, MemoryState::Dead);
     if txn.memory.earliest_death().is_none_or(|since| died_at < since) {
         txn.memory.set_earliest_death(Some(died_at));

@@ -37,6 +37,10 @@ pub(crate) struct CommitEffects {
     pub configs: Vec<(Topic, Arc<TopicConfig>)>,
     /// Number of records set aside.
     pub set_aside: u64,
+    /// Number of ids that there was no disk space to remember.
+    pub not_remembered: u64,
+    /// Number of ids that were forgotten before their window had passed, to remember others.
+    pub forgotten_early: u64,
     /// Set by a promotion: its limit, and until when its caller sleeps unless it is notified.
     pub promotion: Option<(usize, Timestamp)>,
 }
@@ -201,6 +205,7 @@ impl WriteTxn<'_> {
     ) -> SqlResult<JobRef> {
         let key = self.db.free_key(Table::Live, record.head.due_at, record.head.due_kind())?;
         let job_ref = JobRef { key, outlet, dead: false };
+        self.memory.set_remembers(outlet, record.head.spec.dedup.is_some());
         self.db.insert(Table::Live, job_ref.key, record)?;
         let state = self.waiting_state(&record.head);
         if matches!(state, MemoryState::Ready { .. }) {
@@ -220,6 +225,7 @@ impl WriteTxn<'_> {
         lease: Lease,
     ) -> SqlResult<JobRef> {
         let key = self.db.free_key(Table::Live, record.head.due_at, record.head.due_kind())?;
+        self.memory.set_remembers(outlet, record.head.spec.dedup.is_some());
         self.db.insert(Table::Live, key, record)?;
         self.db.set_lease(key, &lease)?;
         let job_ref = JobRef { key, outlet, dead: false };

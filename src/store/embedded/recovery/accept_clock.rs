@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use super::open::StoreOpener;
 use crate::{
     clock::Clock,
-    job::{DueKind, Timestamp},
+    job::{DueKind, RememberedId, Timestamp},
     metrics::Metrics,
     store::embedded::{
         disk::{commit_mark::CommitMark, data_dir::DataDir},
@@ -29,7 +29,7 @@ pub struct AcceptedClock {
 }
 
 /// Sets the clock of the store in `options.data_dir` back to `clock`, in one transaction. Whatever waits for time to elapse
-/// keeps its remaining time: delays, reservations, and the retention of dead letters.
+/// keeps its remaining time: delays, reservations, the retention of dead letters, and the windows of remembered ids.
 ///
 /// # Errors
 /// Why the store is unchanged; [`OpenError::Locked`] while a process serves it.
@@ -96,8 +96,22 @@ fn set_back_rows(db: &mut Db, now: Timestamp, set_back: Duration) -> SqlResult<u
     for (key, lease) in &leases {
         db.set_lease(*key, lease)?;
     }
+    set_back_remembered(db, shift)?;
     db.commit(now)?;
     Ok(jobs)
+}
+
+/// Ids are remembered for the rest of their windows, and not until the moment that the wrong clock would have shown.
+fn set_back_remembered(db: &mut Db, shift: impl Fn(Timestamp) -> Timestamp) -> SqlResult<()> {
+    let mut moved = Vec::new();
+    db.for_each_remembered(b"", |remembered| {
+        if let Ok(old) = remembered {
+            let new = RememberedId { ended_at: shift(old.ended_at), until: shift(old.until), ..old.clone() };
+            moved.extend((new != old).then_some(new));
+        }
+        true
+    })?;
+    moved.iter().try_for_each(|remembered| db.remember(remembered))
 }
 
 /// The keys of jobs that wait, or expire, when time has elapsed until after `now`.
@@ -106,7 +120,7 @@ fn keys_after(db: &Db, table: Table, now: Timestamp) -> SqlResult<Vec<RowKey>> {
     let mut keys = Vec::new();
     db.scan(table, (RowKey::START, RowKey::END), usize::MAX, |key, columns| {
         let parts = columns.and_then(|columns| columns.verify_and_read_parts());
-        let expires_at = parts.ok().and_then(|(_, expires_at)| expires_at);
+        let expires_at = parts.ok().and_then(|parts| parts.expires_at);
         let expires_later = expires_at.is_some_and(|expires_at| is_after(expires_at.moment, expires_at.kind));
         keys.extend((is_after(key.slot(), key.kind()) || expires_later).then_some(key));
     })?;

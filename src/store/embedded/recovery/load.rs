@@ -15,7 +15,7 @@ use crate::{
         },
         ops::write_txn::WriteTxn,
         rows::{
-            codec::{Lease, RecordColumns, RecordError},
+            codec::{Lease, RecordColumns, RecordError, RecordParts},
             db::{Db, SqlResult, Table},
             key::RowKey,
         },
@@ -157,8 +157,8 @@ const MAX_WAITING_BATCHES: usize = 4;
 /// Records whose own checks passed, in order of key.
 #[derive(Default)]
 struct LoadBatch {
-    /// The key of each, the hash of its id, the number of its outlet, and when it expires.
-    rows: Vec<(RowKey, IdHash, usize, Option<ExpiresAt>)>,
+    /// The key of each, the hash of its id, the number of its outlet, and what else memory needs.
+    rows: Vec<(RowKey, IdHash, usize, RecordParts)>,
     /// Outlets that no earlier batch contained; they have the next numbers.
     outlets: Vec<Outlet>,
 }
@@ -179,12 +179,13 @@ impl CheckedRows {
     }
 
     fn push(&mut self, columns: &RecordColumns<'_>) -> Result<(), RecordError> {
-        let (host, expires_at) = columns.verify_and_read_parts()?;
+        let parts = columns.verify_and_read_parts()?;
+        let host = parts.host;
         let outlet = match &self.last {
             Some((name, last_host, number)) if name == columns.topic && *last_host == host => *number,
             Some(_) | None => self.outlet_number(columns.topic, host)?,
         };
-        self.batch.rows.push((columns.key, self.hasher.hash(columns.id), outlet, expires_at));
+        self.batch.rows.push((columns.key, self.hasher.hash(columns.id), outlet, parts));
         Ok(())
     }
 
@@ -221,8 +222,9 @@ fn insert_batches(
     let (mut outlets, mut suspects) = (Vec::new(), Vec::new());
     for batch in batches {
         outlets.extend(batch.outlets.iter().map(|outlet| memory.outlet(outlet)));
-        for (key, hash, outlet, expires_at) in batch.rows {
+        for (key, hash, outlet, RecordParts { expires_at, is_remembered, .. }) in batch.rows {
             let job_ref = JobRef { key, outlet: outlets[outlet], dead: table == Table::Dead };
+            memory.set_remembers(job_ref.outlet, is_remembered);
             if memory.job_index().candidates(hash).is_empty() {
                 memory.load(hash, job_ref, state_of(key), expires_at);
             } else {

@@ -121,7 +121,8 @@ impl<'a> StoreOpener<'a> {
         db.set_store_head(files.check(stored)?);
         self.check_move(&db)?;
         // Last: a store that is refused stays as it is.
-        schema::add_schedules(db.conn()).map_err(|error| self.sqlite(error))?;
+        schema::add_missing_tables(db.conn()).map_err(|error| self.sqlite(error))?;
+        db.count_remembered_anew().map_err(|error| self.sqlite(error))?;
         Ok(db)
     }
 

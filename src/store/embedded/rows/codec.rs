@@ -12,10 +12,14 @@
 //! [`Attributes`]; those with an unknown tag are kept in every step that rewrites the record. The head contains the
 //! hash of the body, so that a start can check every record without reading large bodies.
 
+mod loaded;
+
 use std::time::Duration;
 
 use bytes::Bytes;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+pub(crate) use loaded::RecordParts;
 
 use super::key::RowKey;
 use crate::job::{
@@ -246,23 +250,6 @@ impl RecordHead {
 }
 
 impl<'a> RecordColumns<'a> {
-    /// Checks the head's checksum, and reads the number of the callback's host and when the job expires. Decodes no more,
-    /// because a start does this for every record.
-    pub fn verify_and_read_parts(&self) -> Result<(Option<HostNumber>, Option<ExpiresAt>), RecordError> {
-        let mut reader = FieldReader(self.checked_fields()?);
-        let mut attributes = || {
-            reader.bytes::<1>()?;
-            (0..5).try_for_each(|_| reader.varint().map(drop))?;
-            reader.bytes::<16>()?;
-            reader.attributes()
-        };
-        let attributes = attributes().ok_or(RecordError::Value)?;
-        let host = attributes.get(Tag::HOST_NUMBER);
-        let host = host.map(|bytes| decode_host(bytes).ok_or(RecordError::Value)).transpose()?;
-        let expires_at = attributes.expires_at().ok_or(RecordError::Value)?;
-        Ok((host, expires_at.map(|moment| ExpiresAt { moment, kind: attributes.expiry_kind() })))
-    }
-
     /// Checks and decodes the head.
     pub fn decode_head(&self) -> Result<RecordHead, RecordError> {
         self.decode().map(|(head, _)| head)

@@ -54,6 +54,9 @@ pub(crate) struct Db {
     store_head: StoreHead,
     /// Number of jobs, with the changes of the present transaction.
     pub(super) jobs: Option<u64>,
+    /// Number of remembered ids, with the changes of the present transaction, and as of the last commit.
+    pub(super) remembered: u64,
+    remembered_before: u64,
     /// Bytes of records inserted by the present transaction.
     pub(super) bytes_written: usize,
     /// Whether another program had the write lock at the last check.
@@ -70,6 +73,8 @@ impl Db {
             in_transaction: false,
             store_head,
             jobs: None,
+            remembered: 0,
+            remembered_before: 0,
             bytes_written: 0,
             is_locked_out: false,
             last_keys: [None; 2],
@@ -93,6 +98,18 @@ impl Db {
 
     pub fn set_job_count(&mut self, jobs: u64) {
         self.jobs = Some(jobs);
+    }
+
+    /// How many ids are remembered.
+    pub fn remembered_count(&self) -> u64 {
+        self.remembered
+    }
+
+    /// Counts the remembered ids from the table, as a start does.
+    pub fn count_remembered_anew(&mut self) -> SqlResult<()> {
+        self.remembered = self.count_remembered()?;
+        self.remembered_before = self.remembered;
+        Ok(())
     }
 
     /// For statements that concern the file as a whole.
@@ -174,12 +191,14 @@ impl Db {
         meta::put_progress(&self.conn, now, head)?;
         self.conn.prepare_cached("COMMIT")?.execute([])?;
         (self.in_transaction, self.bytes_written, self.store_head) = (false, 0, head);
+        self.remembered_before = self.remembered;
         Ok(())
     }
 
     /// Rolls the transaction back. After some errors SQLite has done so itself.
     pub fn rollback(&mut self) -> SqlResult<()> {
         (self.in_transaction, self.bytes_written, self.jobs) = (false, 0, self.store_head.jobs);
+        self.remembered = self.remembered_before;
         if self.conn.is_autocommit() {
             return Ok(());
         }

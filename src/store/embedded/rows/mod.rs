@@ -34,6 +34,7 @@ pub(super) mod key;
 mod leases;
 pub(super) mod meta;
 pub(super) mod records;
+pub(super) mod remembered;
 pub(super) mod schedules;
 pub(super) mod schema;
 mod topics;

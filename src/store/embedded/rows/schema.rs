@@ -49,6 +49,15 @@ const SCHEDULES: &str = "
     CREATE INDEX schedule_by_next ON schedule (next_ms) WHERE next_ms IS NOT NULL;
 ";
 
+/// Stores of earlier versions get it, too.
+const REMEMBERED: &str = "
+    -- The ids of jobs that are gone. until_ms: when the id is forgotten. value: see `job::dedup`.
+    CREATE TABLE remembered (
+        id TEXT PRIMARY KEY, until_ms INTEGER NOT NULL, value BLOB NOT NULL, checksum BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX remembered_by_end ON remembered (until_ms);
+";
+
 /// Opens `path` for writing or checkpointing, creating the file when it is missing or empty. Refuses files of other
 /// programs and formats that this build does not know.
 pub(crate) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
@@ -184,24 +193,35 @@ fn create(conn: &Connection) -> rusqlite::Result<()> {
          BEGIN IMMEDIATE;
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {FORMAT};
-         {TABLES}{SCHEDULES}"
+         {TABLES}{SCHEDULES}{REMEMBERED}"
     ))?;
     meta::create(conn)?;
     conn.execute_batch("COMMIT")
 }
 
-/// Adds the table of the schedules to a store of an earlier version.
-pub(crate) fn add_schedules(conn: &Connection) -> rusqlite::Result<()> {
-    if has_schedules(conn)? {
-        return Ok(());
+/// Adds the tables that a store of an earlier version has not.
+pub(crate) fn add_missing_tables(conn: &Connection) -> rusqlite::Result<()> {
+    for (is_there, tables) in [(has_schedules(conn)?, SCHEDULES), (has_remembered(conn)?, REMEMBERED)] {
+        if !is_there {
+            conn.execute_batch(&format!("BEGIN IMMEDIATE; {tables} COMMIT"))?;
+        }
     }
-    conn.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEDULES} COMMIT"))
+    Ok(())
 }
 
 /// Whether the store has the table of the schedules, which one of an earlier version that was never opened since has not.
 pub(crate) fn has_schedules(conn: &Connection) -> rusqlite::Result<bool> {
-    let sql = "SELECT count(*) FROM sqlite_schema WHERE name IN ('schedule', 'schedule_by_next')";
-    Ok(conn.query_row(sql, [], |row| row.get::<_, i64>(0))? > 0)
+    has_any(conn, ["schedule", "schedule_by_next"])
+}
+
+/// The same of the table of remembered ids.
+pub(crate) fn has_remembered(conn: &Connection) -> rusqlite::Result<bool> {
+    has_any(conn, ["remembered", "remembered_by_end"])
+}
+
+fn has_any(conn: &Connection, names: [&str; 2]) -> rusqlite::Result<bool> {
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE name IN (?1, ?2)";
+    Ok(conn.query_row(sql, names, |row| row.get::<_, i64>(0))? > 0)
 }
 
 /// Refuses a file with another schema.
@@ -219,6 +239,9 @@ pub(crate) fn differences(conn: &Connection) -> rusqlite::Result<Vec<String>> {
     new.execute_batch(TABLES)?;
     if has_schedules(conn)? {
         new.execute_batch(SCHEDULES)?;
+    }
+    if has_remembered(conn)? {
+        new.execute_batch(REMEMBERED)?;
     }
     let (ours, mut found) = (objects(&new)?, objects(conn)?);
     let mut differences = Vec::new();

@@ -1,5 +1,6 @@
 //! Verification of a store in use: every record is sound and is in memory exactly once, every entry of memory has
-//! a record, every count is right, every schedule is sound.
+//! a record, every count is right, every schedule and what is remembered of each id are
+//! sound.
 //!
 //! It runs in steps, each of which sees disk and memory at one moment, so that it delays other operations only for
 //! milliseconds at a time: first the records in slices, then the schedules and the index in slices. Counts and
@@ -36,6 +37,8 @@ pub(crate) enum VerifyStep {
     Rows(Table, RowKey),
     /// Behind the schedule with this name.
     Schedules(Vec<u8>),
+    /// Behind this remembered id.
+    Remembered(Vec<u8>),
     Index(usize),
     Whole,
 }
@@ -69,7 +72,11 @@ impl VerifyStep {
                 })
             }
             Self::Schedules(ref after) => {
-                Some(check_schedules(db, after, findings)?.map_or(Self::Index(0), Self::Schedules))
+                let remembered = Self::Remembered(Vec::new());
+                Some(check_schedules(db, after, findings)?.map_or(remembered, Self::Schedules))
+            }
+            Self::Remembered(ref after) => {
+                Some(check_remembered(db, after, findings)?.map_or(Self::Index(0), Self::Remembered))
             }
             Self::Index(shard) => {
                 Some(check_index(memory, db, shard, findings)?.map_or(Self::Whole, Self::Index))
@@ -154,6 +161,18 @@ fn check_schedules(db: &Db, after: &[u8], findings: &mut Findings) -> SqlResult<
         }
         seen += 1;
         seen < SLICE && bytes < SLICE_BYTES
+    })
+}
+
+/// Checks a slice of the remembered ids. Returns the last one when there may be more.
+fn check_remembered(db: &Db, after: &[u8], findings: &mut Findings) -> SqlResult<Option<Vec<u8>>> {
+    let mut seen = 0;
+    db.for_each_remembered(after, |remembered| {
+        if let Err(id) = remembered {
+            findings.add(|| format!("what is remembered of id {id:?} is damaged"));
+        }
+        seen += 1;
+        seen < SLICE
     })
 }
 

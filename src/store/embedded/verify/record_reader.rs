@@ -97,6 +97,8 @@ enum NextPage {
     Topics,
     /// Behind the schedule with this name.
     Schedules(Vec<u8>),
+    /// Behind this id.
+    Remembered(Vec<u8>),
     Jobs(Table, RowKey),
     /// Behind the record that was set aside with this number.
     SetAside(i64),
@@ -149,6 +151,7 @@ impl Snapshot {
                 self.read_topics().map(Some)
             }
             NextPage::Schedules(after) => self.read_schedules(&after).map(Some),
+            NextPage::Remembered(after) => self.read_remembered(&after).map(Some),
             NextPage::Jobs(table, from) => self.read_jobs(table, from).map(Some),
             NextPage::SetAside(after) => self.read_set_aside(after).map(Some),
             NextPage::None => Ok(None),
@@ -178,8 +181,21 @@ impl Snapshot {
             }
             page.schedules.len() + page.broken.len() < PAGE.0 && bytes < PAGE.1
         })?;
+        self.next = last.map_or(NextPage::Remembered(Vec::new()), NextPage::Schedules);
+        Ok(page)
+    }
+
+    fn read_remembered(&mut self, after: &[u8]) -> SqlResult<RecordPage> {
+        let mut page = RecordPage::default();
+        let last = self.db.for_each_remembered(after, |remembered| {
+            match remembered {
+                Ok(remembered) => page.remembered.push(remembered),
+                Err(id) => page.broken.push(format!("what is remembered of id {id:?} is damaged")),
+            }
+            page.remembered.len() + page.broken.len() < PAGE.0
+        })?;
         let jobs = NextPage::Jobs(Table::Live, RowKey::START);
-        self.next = last.map_or(jobs, NextPage::Schedules);
+        self.next = last.map_or(jobs, NextPage::Remembered);
         Ok(page)
     }
 

@@ -203,6 +203,7 @@ impl Writer {
                     self.published.set_config(topic, config);
                 }
                 self.metrics.set_aside(effects.set_aside);
+                self.metrics.ids_not_kept(effects.not_remembered, effects.forgotten_early);
                 Ok((value, effects))
             }
             Err(error) => Err(self.roll_back(&error)),

@@ -1,7 +1,7 @@
 //! The record of a job in its shard's `jobs`. `scripts/record.lua` reads and writes the same layout: change both together,
 //! and the version.
 //!
-//! Big-endian. A head: version and state (1), flags (1; the lowest bit means that a receipt is required, the next that the job expires), generation (4),
+//! Big-endian. A head: version and state (1), flags (1; from the lowest bit: a receipt is required, the job expires, its id is remembered), generation (4),
 //! due (6), attempts (4), created (6), TTR (4), max attempts (3), fingerprint (16), length of the outlet's name (1), length
 //! of the attributes (2). Then that name ([`Outlet`]), the attributes ([`Attributes`]), and the body. Moments and durations are milliseconds.
 //!
@@ -33,6 +33,7 @@ const FINGERPRINT_AT: usize = 29;
 const OUTLET_LEN_AT: usize = 45;
 const STRICT: u8 = 1;
 const EXPIRES: u8 = 2;
+const REMEMBERED: u8 = 4;
 /// In place of `created`, marks `due` of a new record as a moment; for a delay it is 0.
 const ABSOLUTE: u64 = 1;
 /// Added to that if the job is not to be stored: only a repeat is recognised.
@@ -91,7 +92,9 @@ fn encode_add(job: &AddJob, host: Option<HostNumber>, generation: u32, more_flag
 
 fn flags(spec: &JobSpec) -> u8 {
     let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-    flag(spec.require_receipt, STRICT) | flag(spec.expiry.is_some(), EXPIRES)
+    flag(spec.require_receipt, STRICT)
+        | flag(spec.expiry.is_some(), EXPIRES)
+        | flag(spec.dedup.is_some(), REMEMBERED)
 }
 
 /// The name of the outlet of a job, `host` being that of its callback.
@@ -160,7 +163,7 @@ pub fn encode_whole(record: &JobRecord, host: Option<HostNumber>, generation: u3
 /// The whole record of a job; `None` if `raw` is not a record, or has a flag that this version does not know.
 pub fn decode_whole(id: &JobId, raw: &Bytes) -> Option<JobRecord> {
     let (job, receipt) = decode_with_receipt(id, raw)?;
-    if raw.get(FLAGS_AT)? & !(STRICT | EXPIRES) != 0 {
+    if raw.get(FLAGS_AT)? & !(STRICT | EXPIRES | REMEMBERED) != 0 {
         return None;
     }
     let fingerprint = Fingerprint(raw.get(FINGERPRINT_AT..)?.first_chunk().copied()?);
@@ -202,8 +205,8 @@ fn decode_any(id: &JobId, raw: &Bytes) -> Option<(Job, Option<ReceiptBytes>)> {
     };
     let spec = JobSpec::decode(ttr, max_attempts, flags & STRICT != 0, &attributes)?;
     let expires_at = attributes.expires_at()?;
-    if expires_at.is_some() != (flags & EXPIRES != 0) {
-        // Scripts go by the flag.
+    if expires_at.is_some() != (flags & EXPIRES != 0) || spec.dedup.is_some() != (flags & REMEMBERED != 0) {
+        // Scripts go by the flags.
         return None;
     }
     if spec.callback.is_none() != outlet.is_plain() {
@@ -233,8 +236,7 @@ fn decode_lease(lease: &[u8]) -> Option<(ReceiptBytes, Reserved)> {
     Some((*receipt, Reserved { since, until, by }))
 }
 
-/// The number of a state in records and scripts. The number 5 is reserved for jobs that have ended and whose id is
-/// remembered for a while.
+/// The number of a state in records and scripts.
 pub fn state_code(state: State) -> u8 {
     match state {
         State::Delayed => 1,

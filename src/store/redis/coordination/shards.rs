@@ -119,6 +119,18 @@ impl Shards {
         self.change_group(script, &[shard], slot, outlets)
     }
 
+    /// The call with the keys of the ids that are remembered on its shard, for the scripts that have `remembering.lua`.
+    pub fn with_remembered(&self, mut call: ScriptCall, shard: Shard) -> ScriptCall {
+        call.keys.extend(self.keys.shard(shard).of_remembered().map(Clone::clone));
+        call
+    }
+
+    /// Most ids that each shard remembers.
+    pub fn most_remembered(&self) -> i64 {
+        let most = self.context().options.dedup_max.div_ceil(u64::from(self.keys.count()));
+        i64::try_from(most).unwrap_or(i64::MAX)
+    }
+
     /// A call that changes each shard of a group, which is not empty, with the keys of one shard after the other.
     pub fn change_group(
         &self,

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::Redis;
-use crate::job::{JobId, TopicFilter};
+use crate::job::{JobId, RememberedId, TopicFilter};
 use crate::store::{
     ClockOffsets, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ServerSet, Steps, Store,
     redis::ops::moving,
@@ -45,6 +45,10 @@ impl Movable for Redis {
 
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
         Store::put(self, jobs).await
+    }
+
+    async fn put_remembered(&self, ids: Vec<RememberedId>) -> Result<Vec<Put>> {
+        Store::put_remembered(self, ids).await
     }
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<()> {

@@ -64,7 +64,7 @@ impl Adder {
 
 /// Whether an add needs the script for rare ones.
 fn is_rare(job: &AddJob) -> bool {
-    job.if_exists != IfExists::Keep
+    job.if_exists != IfExists::Keep || job.spec.dedup.is_some()
 }
 
 /// The call that adds jobs on one shard.

@@ -1,4 +1,4 @@
-//! Adds that replace jobs. They have a call of their own, so that the script for all other adds stays short.
+//! Adds that replace jobs, and those whose ids may be remembered. They have a call of their own, so that the script for all other adds stays short.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// The call that adds jobs on one shard, of which some replace others.
+/// The call that adds jobs on one shard, of which some replace others or have ids that may be remembered.
 pub(super) struct RareAddCall {
     pub shards: Arc<Shards>,
     pub notifier: Arc<Notifier>,
@@ -53,6 +53,7 @@ impl BatchCall for RareAddCall {
             let known: Vec<_> = outlets.iter().collect();
             let mut call =
                 self.shards.change(Script::AddRare, shard, Some(&slot), &known).started_at(since_us);
+            call = self.shards.with_remembered(call, shard);
             for (_, (job, host)) in &left {
                 let record = record::encode_new(job, *host, rand::random());
                 call = call.arg(job.id.as_str()).bytes_arg(record).arg(replaces_arg(&job.if_exists));

@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes};
 
 use crate::{
-    job::{History, HostNumber, Job, JobState, Outlet, State, Timestamp, Topic},
+    job::{History, HostNumber, Job, JobState, Outlet, RememberedId, State, Timestamp, Topic},
     store::{
         AddJob, Added, Outcome, Refusal, Result,
         redis::{
@@ -87,6 +87,15 @@ pub(super) fn decode_outcome(job: AddJob, reply: &Bytes) -> Result<Outcome<Added
             let due_at = moment(&mut rest)?;
             let topic = std::str::from_utf8(&rest).ok().and_then(|name| Topic::parse(name).ok());
             Ok(Err(Refusal::Exists { topic: topic.ok_or_else(|| unexpected("a topic"))?, state, due_at }))
+        }
+        Some(kind @ (b'F' | b'D')) => {
+            let remembered =
+                RememberedId::decode(job.id, &rest).ok_or_else(|| unexpected("a remembered id"))?;
+            Ok(if *kind == b'F' {
+                Ok(Added::FinishedBefore(remembered))
+            } else {
+                Err(Refusal::EndedBefore(remembered))
+            })
         }
         Some(b'X') => Ok(Err(Refusal::ExpiresFirst)),
         Some(b'P') => Ok(Err(Refusal::IntakePaused)),

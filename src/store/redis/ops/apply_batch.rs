@@ -34,6 +34,9 @@ struct SharedCalls<A> {
     add_args: A,
     /// Whether the reply also has the milliseconds until each job is due, or -1.
     has_waits: bool,
+    /// Whether the ids of jobs are remembered: the script gets the keys and their limit, and the reply also has the number of ids
+    /// that were forgotten early.
+    remembers: bool,
     /// The refusal for a job that is gone.
     gone: Refusal,
 }
@@ -46,6 +49,7 @@ impl StepRunner {
             first_arg: encode_scope(scope).into(),
             add_args: |call: ScriptCall, step: &Step| call.arg(step.id.as_str()),
             has_waits: false,
+            remembers: true,
             gone: Refusal::Gone,
         };
         let started_us = self.shards.context().now_us();
@@ -67,6 +71,7 @@ impl StepRunner {
             first_arg: by.map_or("", Actor::as_str).into(),
             add_args: add_seen,
             has_waits: true,
+            remembers: false,
             gone: Refusal::NotAsSeen,
         };
         let started_us = self.shards.context().now_us();
@@ -103,12 +108,18 @@ impl StepRunner {
             let slot = self.shards.replay_slots.acquire(shard);
             let known: Vec<&Outlet> = outlets.iter().collect();
             let call = self.shards.change(calls.script, shard, Some(&slot), &known).started_at(started_us);
-            let call = call.arg(calls.first_arg.clone());
+            let mut call = call.arg(calls.first_arg.clone());
+            if calls.remembers {
+                call = self.shards.with_remembered(call, shard).arg(self.shards.most_remembered());
+            }
             let call = left.iter().fold(call, |call, (_, step)| (calls.add_args)(call, step));
             let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
             let has_many_stale_entries = reply.int()? == 1;
             if has_many_stale_entries {
                 known.into_iter().for_each(|outlet| self.compaction.request(shard, outlet));
+            }
+            if calls.remembers {
+                self.shards.context().metrics.ids_not_kept(0, reply.count()?);
             }
             let mut moved = Vec::new();
             for (index, step) in left {

@@ -1,4 +1,5 @@
-//! Finishing jobs: they are removed. A job whose reservation has timed out, or that was replaced since, takes a second call.
+//! Finishing jobs: they are removed. A job whose reservation has timed out, that was replaced since, or whose id is remembered
+//! takes a second call.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -101,7 +102,7 @@ impl BatchCall for FinishCall {
                     rare.push((index, item));
                     outlets.insert(outlet);
                 }
-                (code, outlet) => finished.push((index, decode_outcome(code, outlet, false)?)),
+                (code, outlet) => finished.push((index, decode_outcome(code, outlet)?)),
             }
         }
         if !rare.is_empty() {
@@ -112,8 +113,8 @@ impl BatchCall for FinishCall {
 }
 
 impl FinishCall {
-    /// Finishes jobs of these outlets, unless they have changed since, by receipts of reservations that have timed out or are of an
-    /// older version.
+    /// Finishes jobs of these outlets, unless they have changed since: by receipts of reservations that have timed out or are of an
+    /// older version, or so that their ids are remembered.
     async fn finish_rare(
         &self,
         shard: Shard,
@@ -124,18 +125,20 @@ impl FinishCall {
         let slot = self.shards.replay_slots.acquire(shard);
         let known: Vec<&Outlet> = outlets.iter().collect();
         let call = self.shards.change(Script::FinishRare, shard, Some(&slot), &known).started_at(since_us);
+        let call = self.shards.with_remembered(call, shard).arg(self.shards.most_remembered());
         let call = items.iter().fold(call, |call, (_, item)| item.add_to(call).arg(item.scope.clone()));
         let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
         if reply.int()? == 1 {
             known.into_iter().for_each(|outlet| self.compaction.request(shard, outlet));
         }
+        self.shards.context().metrics.ids_not_kept(0, reply.count()?);
         let outcome = |(index, _)| {
             let outcome = match (reply.int()?, reply.optional_name()?) {
                 (code::REPLACED, Some(outlet)) => {
                     self.notifier.waits_again(&outlet, shard);
                     Err(Refusal::Replaced)
                 }
-                (code, outlet) => decode_outcome(code, outlet, true)?,
+                (code, outlet) => decode_outcome(code, outlet)?,
             };
             Ok((index, outcome))
         };
@@ -153,9 +156,10 @@ impl ScopedFinish {
 }
 
 /// Decodes the outcome of one finish.
-fn decode_outcome(code: i64, outlet: Option<Outlet>, is_late: bool) -> Result<Outcome<Finished>> {
+fn decode_outcome(code: i64, outlet: Option<Outlet>) -> Result<Outcome<Finished>> {
     match (code, outlet) {
-        (code::OK, Some(outlet)) => Ok(Ok(Finished { topic: outlet.topic, is_late })),
+        (code::OK, Some(outlet)) => Ok(Ok(Finished { topic: outlet.topic, is_late: false })),
+        (code::FINISHED_LATE, Some(outlet)) => Ok(Ok(Finished { topic: outlet.topic, is_late: true })),
         (code, None) => code::refusal(code).map(Err).ok_or_else(|| unexpected("the outcome of a finish")),
         (_, Some(_)) => Err(unexpected("the outcome of a finish")),
     }

@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 
 use crate::store::redis::indexed::{Indexed, by_shard, in_order};
 use crate::{
-    job::{HostNumber, JobId, Outlet, State, Topic},
+    job::{HostNumber, JobId, Outlet, RememberedId, State, Topic},
     store::{
         JobRecord, Put, RecordPage, RecordReader, Result, TopicRecord, TopicValues,
         redis::{
@@ -29,27 +29,40 @@ const RECORDS: usize = 200;
 /// About the most bytes of records that one run stores.
 const BYTES: usize = 512 * 1_024;
 
-/// Reads all records: what is set for topics, then the schedules of one shard after the other, by name, then the jobs of one
-/// shard after the other, by id. The ids of a shard are collected first, because a scan may return a job twice.
+/// What has an id and a value in a hash of a shard.
+#[derive(Debug, Clone, Copy)]
+enum HashOfShard {
+    Remembered(Shard),
+    Jobs(Shard),
+}
+
+/// Reads all records: what is set for topics, then the schedules of one shard after the other, by name, then the remembered ids and
+/// then the jobs of one shard after the other, by id. The ids of a shard are collected first, because a scan may return one twice.
 pub struct ShardRecords {
     shards: Arc<Shards>,
     settings: Arc<SettingsCache>,
     has_read_topics: bool,
     /// The shards whose schedules are to be read, the next one last, and the name behind which that goes on.
     schedules_left: (Vec<Shard>, Bytes),
-    /// The shards whose jobs are to be read, the next one last.
-    left: Vec<Shard>,
-    /// The ids of the present shard, the next one last.
+    /// The parts that are to be read, the next one last.
+    left: Vec<HashOfShard>,
+    /// The ids of the present part, the next one last.
     ids: Vec<Bytes>,
-    shard: Shard,
+    part: HashOfShard,
 }
 
 impl ShardRecords {
     pub fn new(shards: Arc<Shards>, settings: Arc<SettingsCache>) -> Self {
-        let mut left: Vec<Shard> = shards.keys.all().collect();
-        left.reverse();
-        let schedules_left = (left.clone(), Bytes::new());
-        Self { shards, settings, has_read_topics: false, schedules_left, left, ids: Vec::new(), shard: 0 }
+        let mut all: Vec<Shard> = shards.keys.all().collect();
+        all.reverse();
+        let left = all
+            .iter()
+            .copied()
+            .map(HashOfShard::Jobs)
+            .chain(all.iter().copied().map(HashOfShard::Remembered))
+            .collect();
+        let (schedules_left, ids, part) = ((all, Bytes::new()), Vec::new(), HashOfShard::Jobs(0));
+        Self { shards, settings, has_read_topics: false, schedules_left, left, ids, part }
     }
 
     async fn read_topics(&self) -> Result<RecordPage> {
@@ -90,11 +103,11 @@ impl ShardRecords {
         Ok(page)
     }
 
-    /// The ids of a shard's jobs, the last one first.
-    async fn list_ids(&self, shard: Shard) -> Result<Vec<Bytes>> {
+    /// The ids of a part, the last one first.
+    async fn list_ids(&self, part: HashOfShard) -> Result<Vec<Bytes>> {
         let (mut ids, mut cursor) = (BTreeSet::new(), "0".to_owned());
         loop {
-            let call = self.read(Script::ScanIds, shard).arg(cursor.as_str()).arg(IDS);
+            let call = self.read(Script::ScanIds, part).arg(cursor.as_str()).arg(IDS);
             let mut reply = Reply::new(self.shards.call(call).await?)?;
             cursor = reply.text()?;
             while !reply.is_empty() {
@@ -106,12 +119,12 @@ impl ShardRecords {
         }
     }
 
-    async fn read_jobs(&mut self) -> Result<RecordPage> {
+    async fn read_part(&mut self) -> Result<RecordPage> {
         let first = self.ids.len().saturating_sub(RECORDS);
         let call = self.ids[first..]
             .iter()
             .rev()
-            .fold(self.read(Script::Records, self.shard), |call, id| call.bytes_arg(id.clone()));
+            .fold(self.read(Script::Records, self.part), |call, id| call.bytes_arg(id.clone()));
         let mut reply = Reply::new(self.shards.call(call).await?)?;
         if reply.is_empty() {
             return Err(unexpected("a record"));
@@ -122,19 +135,27 @@ impl ShardRecords {
             // A job without a record has ended since its id was listed.
             let Some((id, raw)) = id.zip(raw) else { continue };
             let name = std::str::from_utf8(&id).ok().and_then(|text| JobId::parse(text).ok());
-            match name.and_then(|name| decode_whole(&name, &raw)) {
-                Some(job) => page.jobs.push(job),
-                None => {
-                    let id = String::from_utf8_lossy(&id).into_owned();
-                    page.broken.push(format!("the record of job {id:?} cannot be read"));
-                }
+            let text = String::from_utf8_lossy(&id);
+            match self.part {
+                HashOfShard::Jobs(_) => match name.and_then(|name| decode_whole(&name, &raw)) {
+                    Some(job) => page.jobs.push(job),
+                    None => page.broken.push(format!("the record of job {text:?} cannot be read")),
+                },
+                HashOfShard::Remembered(_) => match name.and_then(|name| RememberedId::decode(name, &raw)) {
+                    Some(remembered) => page.remembered.push(remembered),
+                    None => page.broken.push(format!("what is remembered of id {text:?} cannot be read")),
+                },
             }
         }
         Ok(page)
     }
 
-    fn read(&self, script: Script, shard: Shard) -> ScriptCall {
-        self.shards.read(script, &[shard], vec![self.shards.keys.shard(shard).jobs.clone()])
+    fn read(&self, script: Script, part: HashOfShard) -> ScriptCall {
+        let (shard, key) = match part {
+            HashOfShard::Remembered(shard) => (shard, &self.shards.keys.shard(shard).remembered),
+            HashOfShard::Jobs(shard) => (shard, &self.shards.keys.shard(shard).jobs),
+        };
+        self.shards.read(script, &[shard], vec![key.clone()])
     }
 }
 
@@ -149,10 +170,10 @@ impl RecordReader for ShardRecords {
             return self.read_schedules(*shard).await.map(Some);
         }
         while self.ids.is_empty() {
-            let Some(shard) = self.left.pop() else { return Ok(None) };
-            (self.ids, self.shard) = (self.list_ids(shard).await?, shard);
+            let Some(part) = self.left.pop() else { return Ok(None) };
+            (self.ids, self.part) = (self.list_ids(part).await?, part);
         }
-        self.read_jobs().await.map(Some)
+        self.read_part().await.map(Some)
     }
 }
 
@@ -200,6 +221,30 @@ async fn put_on(
     // The next promotion finds the earliest deadline of the others.
     notifier.due_in(std::time::Duration::ZERO);
     Ok(put)
+}
+
+/// Remembers ids as they are remembered in another store.
+pub async fn put_remembered(shards: &Shards, ids: Vec<RememberedId>) -> Result<Vec<Put>> {
+    let count = ids.len();
+    let parts = by_shard(&shards.keys, ids, |remembered| &remembered.id);
+    let puts = parts.into_iter().map(|(shard, ids)| async move {
+        let mut put = Vec::with_capacity(ids.len());
+        for slice in ids.chunks(RECORDS) {
+            let slot = shards.replay_slots.acquire(shard);
+            let call = shards.change(Script::PutRemembered, shard, Some(&slot), &[]);
+            let call = shards.with_remembered(call, shard).arg(shards.most_remembered());
+            let call = slice.iter().fold(call, |call, (_, remembered)| {
+                call.arg(remembered.id.as_str()).bytes_arg(remembered.encode())
+            });
+            let mut reply = Reply::new(shards.call_acknowledged(call).await?)?;
+            shards.context().metrics.ids_not_kept(0, reply.count()?);
+            for (index, _) in slice {
+                put.push((*index, decode_outcome(reply.int()?)?));
+            }
+        }
+        Ok(put)
+    });
+    Ok(in_order(count, try_join_all(puts).await?))
 }
 
 /// The host of a job's own callback.

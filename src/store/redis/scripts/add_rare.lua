@@ -1,23 +1,20 @@
 #!lua
--- Adds jobs, of which some replace those with their ids. When memory is full the whole call is refused, before anything is
+-- Adds jobs, of which some replace those with their ids, and some have ids that may be remembered. When memory is full the whole call is refused, before anything is
 -- written.
 --
 -- ARGV[A..] per job its id, its record (`adding.lua`), and '' or, when it replaces a job, a '+' and who asks for it
 -- Reply     { set aside, 1 when a list should be compacted, per job as in `add.lua`, or 'S' record when it has replaced a job
 --           | 'T' created due when it had done so before it was finished or deleted | 'V' revision when that of the stored
---           job is higher | 'M' outlet when the keys of that one are needed }
+--           job is higher | 'M' outlet when the keys of that one are needed | 'F' or 'D' with what is remembered of its id
+--           (`remembering.lua`) }
 
 -- The outcomes of an earlier run: a worker may have finished such a job since, and it must not be added again.
 local saved = REPLAY or {}
 local REPLACED_BEFORE = 84 -- 'T'
 
 check_keys()
+check_remembered()
 local left_ready, needs_keys = {}, {}
-
-local function revision_of(job)
-  local at = value_at(job.others, 1, #job.others + 1, REVISION)
-  return at and sub(job.others, at, at + 7)
-end
 
 -- Puts a job in the place of another one.
 local function swap(id, old, new, due, by)
@@ -40,15 +37,19 @@ local function swap(id, old, new, due, by)
 end
 
 -- Returns the outcome, and what to save of it.
-local function replace(id, raw, by)
+local function add_rare(id, raw, by)
   if needs_keys[id] then return 'M' .. needs_keys[id], '' end
   local stored = call('HGET', JOBS, id)
   local old, new = decode(stored), decode(raw)
+  local ended = not old and new.dedup and ended_before(id, new, by ~= '')
+  if ended then return ended, '' end
   if by == '' or not old or old.topic ~= new.topic then
     local outcome = add(id, raw)
-    return outcome, byte(outcome) == CREATED and outcome or ''
+    if byte(outcome) ~= CREATED then return outcome, '' end
+    if new.dedup then forget(id) end
+    return outcome, outcome
   end
-  local revision, stored_revision = revision_of(new), revision_of(old)
+  local revision, stored_revision = new.revision, old.revision
   if revision and revision == stored_revision then return 'R' .. stored, '' end
   if revision and stored_revision and precedes(revision, stored_revision) then return 'V' .. stored_revision, '' end
   if new.created % 4 >= 2 then return 'P', '' end
@@ -69,7 +70,7 @@ for i = A, #ARGV, 3 do
   local outcome = saved[n]
   if not outcome or outcome == '' then
     if IS_LATE then return refuse_late() end
-    outcome, saved[n] = replace(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+    outcome, saved[n] = add_rare(ARGV[i], ARGV[i + 1], ARGV[i + 2])
     -- Before another one of this call reads it.
     index_added()
     any_saved = any_saved or saved[n] ~= ''

@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
 -- Deletes jobs in any state.
 --
--- ARGV[A..] the caller's scope, the ids
--- Reply     { 1 when a list should be compacted, per job a code and an outlet ('' when gone) }
+-- ARGV[A..] the caller's scope, most ids that are remembered on this shard, the ids
+-- Reply     { 1 when a list should be compacted, ids forgotten early, per job a code and an outlet ('' when gone) }
 if REPLAY then return REPLAY end
 check_keys()
-local reply, touched = { 0 }, {}
-for i = A + 1, #ARGV do
+check_remembered()
+local most, reply, touched = tonumber(ARGV[A + 1]), { 0, 0 }, {}
+for i = A + 2, #ARGV do
   local id = ARGV[i]
   local head = head_in_scope(JOBS, ARGV[A], id)
   local job = decode(head)
@@ -22,6 +23,7 @@ for i = A + 1, #ARGV do
   else
     outlet = job.outlet
     if job.state == READY then touched[outlet] = true end
+    remember_id(id, job, DELETED, most)
     remove_job(id, job)
     heads[id] = nil
   end
@@ -31,4 +33,5 @@ write_counts()
 for outlet in pairs(touched) do
   if has_many_stale(outlet) then reply[1] = 1 end
 end
+reply[2] = forgotten_early
 return save_reply(reply)

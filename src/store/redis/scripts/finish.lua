@@ -4,7 +4,7 @@
 -- ARGV[A..] '' when all callers may use every topic; then per job its id, its receipt or '', and otherwise its caller's
 --           scope
 -- Reply     per job a code and an outlet ('' unless done, or RARE: `finish_rare.lua` decides about this job)
-local NOT_RESERVED, RECEIPT_REQUIRED, RARE, NEVER = 6, 7, 12, '\0\0\0\0'
+local NOT_RESERVED, RECEIPT_REQUIRED, RARE, NEVER, IS_REMEMBERED = 6, 7, 12, '\0\0\0\0', 4
 if REPLAY then return REPLAY end
 
 check_shard(LEASES)
@@ -17,8 +17,10 @@ for i = A + 1, #ARGV, step do
   local head = not is_finished[id] and head_in_scope(JOBS, step == 3 and ARGV[i + 2] or '', id)
   local code = OK
   local ends, outlet, length, tag = parse_head(head, RESERVED)
-  -- A record that is not of the common form is decoded in full. So is one whose attempts are 0.
-  if tag ~= LEASE or length < 31 or receipt ~= sub(head, ends + 4, ends + 19) or sub(head, 13, 16) == NEVER then
+  -- A record that is not of the common form is decoded in full. So is one whose attempts are 0, or
+  -- whose id is remembered.
+  if tag ~= LEASE or length < 31 or receipt ~= sub(head, ends + 4, ends + 19) or byte(head, 2) >= IS_REMEMBERED
+    or (byte(head, 16) == 0 and sub(head, 13, 16) == NEVER) then
     local job = decode(head)
     if not job then
       code = GONE
@@ -30,7 +32,7 @@ for i = A + 1, #ARGV, step do
       code = NOT_RESERVED
     elseif receipt ~= '' and receipt ~= job.receipt then
       code = LOST
-    elseif waits_for_older(job) then
+    elseif waits_for_older(job) or job.dedup then
       code, rare[id] = RARE, job.outlet
     else
       outlet = job.outlet

@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
--- Finishes jobs whose finish is rare: by the receipt of a reservation that has timed out, which removes the job, and of a job
--- that waits for the holder of an older version, which ends that reservation.
+-- Finishes jobs whose finish is rare: by the receipt of a reservation that has timed out; of a job whose id is remembered; and of
+-- a job that waits for the holder of an older version, of which only that reservation ends.
 --
--- ARGV[A..] per job its id, its receipt or '', and its caller's scope
--- Reply     { 1 when a list should be compacted, per job a code and an outlet ('' unless done, or REPLACED) }
-local NOT_RESERVED, RECEIPT_REQUIRED = 6, 7
+-- ARGV[A..] most ids that are remembered on this shard; per job its id, its receipt or '', and its caller's scope
+-- Reply     { 1 when a list should be compacted, ids forgotten early, per job a code and an outlet ('' unless done, or REPLACED) }
+local NOT_RESERVED, RECEIPT_REQUIRED, FINISHED_LATE = 6, 7, 13
 if REPLAY then return REPLAY end
 check_keys()
-local reply, left_ready = { 0 }, {}
+check_remembered()
+local most, reply, left_ready = tonumber(ARGV[A]), { 0, 0 }, {}
 
 -- Finishes a job, which may have changed since the caller saw it. Returns a code.
 local function finish(id, job, receipt)
@@ -20,20 +21,24 @@ local function finish(id, job, receipt)
     end_older(id, job)
     return REPLACED
   end
+  local is_late = job.state ~= RESERVED
   if job.state == READY then left_ready[job.outlet] = true end
+  remember_id(id, job, FINISHED, most)
   remove_job(id, job)
-  return OK
+  return is_late and FINISHED_LATE or OK
 end
 
-for i = A, #ARGV, 3 do
+for i = A + 1, #ARGV, 3 do
   local id = ARGV[i]
   local job = decode(head_in_scope(JOBS, ARGV[i + 2], id))
   local code = finish(id, job, ARGV[i + 1])
-  if code == OK then heads[id] = nil end
-  reply[#reply + 1], reply[#reply + 2] = code, (code == OK or code == REPLACED) and job.outlet or ''
+  local is_done = code == OK or code == FINISHED_LATE
+  if is_done then heads[id] = nil end
+  reply[#reply + 1], reply[#reply + 2] = code, (is_done or code == REPLACED) and job.outlet or ''
 end
 write_counts()
 for outlet in pairs(left_ready) do
   if has_many_stale(outlet) then reply[1] = 1 end
 end
+reply[2] = forgotten_early
 return save_reply(reply)

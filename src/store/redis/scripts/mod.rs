@@ -62,21 +62,22 @@ macro_rules! scripts {
 
 scripts! {
     Add "add" [RECORD, SHARD, EXPIRY, ADDING],
-    AddRare "add_rare" [RECORD, SHARD, MOVES, HISTORY, ADDING],
+    AddRare "add_rare" [RECORD, SHARD, MOVES, HISTORY, ADDING, REMEMBERING],
     Reserve "reserve" [RECORD, SHARD, EXPIRY],
     Cancel "cancel" [RECORD, SHARD, MOVES],
     Finish "finish" [RECORD, SHARD, SCOPE],
-    FinishRare "finish_rare" [RECORD, SHARD, MOVES, SCOPE],
+    FinishRare "finish_rare" [RECORD, SHARD, MOVES, SCOPE, REMEMBERING],
     Release "release" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
     Touch "touch" [RECORD, SHARD, MOVES, SCOPE, HOLDER],
     Bury "bury" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
     Patch "patch" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
     Requeue "requeue" [RECORD, SHARD, MOVES, HISTORY, SCOPE, HOLDER],
-    Delete "delete" [RECORD, SHARD, MOVES, SCOPE],
+    Delete "delete" [RECORD, SHARD, MOVES, SCOPE, REMEMBERING],
     Change "change" [RECORD, SHARD, MOVES, HISTORY],
     Promote "promote" [RECORD, SHARD, MOVES, HISTORY, INDEXES],
     Purge "purge" [RECORD, SHARD, MOVES, SCAN],
     Put "put" [RECORD, SHARD, MOVES, INDEXES],
+    PutRemembered "put_remembered" [RECORD, SHARD, REMEMBERING],
     RunSchedules "run_schedules" [RECORD, SHARD, MOVES, ADDING, AGENDA, SCHEDULES],
     UpdateSchedules "update_schedules" [RECORD, SHARD, MOVES, ADDING, AGENDA, SCHEDULES],
     DueSchedules "due_schedules" [RECORD],
@@ -147,6 +148,7 @@ const AUDIT: &str = include_str!("audit.lua");
 const EXPIRY: &str = include_str!("expiry.lua");
 const MOVES: &str = concat!(include_str!("expiry.lua"), include_str!("transitions.lua"));
 const ADDING: &str = include_str!("adding.lua");
+const REMEMBERING: &str = include_str!("remembering.lua");
 const AGENDA: &str = include_str!("agenda.lua");
 const SCHEDULES: &str = include_str!("schedules.lua");
 const HISTORY: &str = include_str!("history.lua");
@@ -254,8 +256,20 @@ fn commands<'a>(text: &'a str, functions: &[&str]) -> BTreeSet<&'a str> {
 /// Every command that the engine sends or that a script runs.
 pub fn all_commands() -> BTreeSet<&'static str> {
     let preludes = [
-        RECORD, SHARD, MOVES, ADDING, AGENDA, SCHEDULES, HISTORY, SCOPE, HOLDER, SETTINGS, LISTING, SCAN,
+        RECORD,
+        SHARD,
+        MOVES,
+        ADDING,
+        AGENDA,
+        SCHEDULES,
+        HISTORY,
+        SCOPE,
+        HOLDER,
+        SETTINGS,
+        LISTING,
+        SCAN,
         AUDIT,
+        REMEMBERING,
     ];
     let texts = SOURCES.iter().map(|(_, source, _)| *source).chain(preludes);
     let scripted = texts.flat_map(|text| commands(text, &["call('", "attempt('"]));

@@ -9,11 +9,13 @@ local DELAYED, READY, RESERVED, DEAD = 1, 2, 3, 4
 local FIXED = '>BBI4I6I4I6I4I3c16BI2'
 local OUTLET_AT, HEAD = 46, 48 -- the length of the outlet's name, and of all that precedes it
 -- Tags of attributes. All others are above the first five: these scripts copy them, but for those that say when a job expires,
--- which clock decides in a store to which the job may be moved, which receipt is good for a late finish, and the revision.
+-- which clock decides in a store to which the job may be moved, which receipt is good for a late finish, the revision,
+-- and for how long the id is remembered.
 local LEASE, DIED_AT, RETRY, REASON, HISTORY = 1, 2, 3, 4, 5
 local EXPIRY, MOMENT, EXPIRES_AT, EXPIRY_MOMENT = 10, 11, 12, 13
-local TIMED_OUT, NO_LATE_FINISH, REVISION = 14, 15, 16
+local TIMED_OUT, NO_LATE_FINISH, REVISION, DEDUP = 14, 15, 16, 17
 local LAST_MOMENT, LONGEST_DELAY = 253402207199999, 315576000000
+local SHORTEST_WINDOW, LONGEST_WINDOW = 1000, 604800000
 local ATTRIBUTES_LIMIT = 32768
 
 -- Whether a text is before another one, byte by byte, as Redis sorts members with equal scores. Lua's own comparison follows
@@ -69,7 +71,7 @@ local function decode(raw)
     local tag, size = unpack('>BI2', raw, at)
     local following = at + 3 + size
     if tag <= last or following > body_at then return nil end
-    if tag <= HISTORY or tag == EXPIRY or tag == EXPIRES_AT or tag == TIMED_OUT then values[tag] = sub(raw, at + 3, following - 1) end
+    if tag <= HISTORY or tag == EXPIRY or (tag >= EXPIRES_AT and tag <= DEDUP) then values[tag] = sub(raw, at + 3, following - 1) end
     if tag > HISTORY and last <= HISTORY then job.others = sub(raw, at, body_at - 1) end
     at, last = following, tag
   end
@@ -89,6 +91,16 @@ local function decode(raw)
   elseif expiry or expires_at then
     return nil
   end
+  local window = values[DEDUP]
+  if flags % 8 >= 4 then
+    if not window or #window ~= 4 then return nil end
+    job.dedup = unpack('>I4', window)
+    if job.dedup < SHORTEST_WINDOW or job.dedup > LONGEST_WINDOW then return nil end
+  elseif window then
+    return nil
+  end
+  job.revision = values[REVISION]
+  if job.revision and #job.revision ~= 8 then return nil end
   job.timed_out = values[TIMED_OUT]
   job.retry, job.reason, job.history = values[RETRY], values[REASON], values[HISTORY]
   if job.retry and #job.retry % 5 ~= 0 then return nil end

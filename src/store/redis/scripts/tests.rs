@@ -45,6 +45,7 @@ fn only_scripts_that_need_memory_are_refused_when_it_is_full() {
             Script::AddRare,
             Script::Patch,
             Script::Put,
+            Script::PutRemembered,
             Script::RunSchedules,
             Script::UpdateTopic,
             Script::InitLayout

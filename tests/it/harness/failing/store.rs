@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use async_trait::async_trait;
 use linger::{
-    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, ScheduleName, Topic, TopicFilter},
+    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, ScheduleName, Topic, TopicFilter},
     store::{
         AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
         JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
@@ -149,6 +149,10 @@ impl Store for FailingStore {
 
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
         self.call("put", self.inner.put(jobs)).await
+    }
+
+    async fn put_remembered(&self, ids: Vec<RememberedId>) -> Result<Vec<Put>> {
+        self.call("put_remembered", self.inner.put_remembered(ids)).await
     }
 
     fn notices(&self) -> &dyn Notices {

@@ -1,7 +1,7 @@
 //! Adds of the model.
 
 use linger::{
-    job::{Actor, Attributes, History, HistoryEvent, Job, JobState, State},
+    job::{Actor, Attributes, History, HistoryEvent, IdEnd, Job, JobId, JobState, RememberedId, State},
     store::{AddJob, Added, IfExists, Outcome, Refusal},
 };
 
@@ -21,6 +21,9 @@ impl Naive {
             } else {
                 Err(Refusal::Exists { state: job.state(), topic: job.topic, due_at: job.due_at })
             };
+        }
+        if let Some(outcome) = self.ended_before(content, &add) {
+            return outcome;
         }
         if add.is_paused {
             return Err(Refusal::IntakePaused);
@@ -56,8 +59,47 @@ impl Naive {
         }
         self.wait_until(&mut entry, due_at);
         let job = entry.job.clone();
+        if job.spec.dedup.is_some() {
+            content.remembered.remove(&add.id);
+        }
         content.jobs.insert(add.id, entry);
         Ok(Added::Created(job))
+    }
+
+    /// Remembers the id of a job that ends, if its topic wants that.
+    pub(super) fn remember_id(&self, content: &mut Content, id: &JobId, end: IdEnd) {
+        let Some(Entry { job, fingerprint, .. }) = content.jobs.get(id) else { return };
+        let Some(window) = job.spec.dedup else { return };
+        let now = self.clock.read();
+        let remembered = RememberedId {
+            id: id.clone(),
+            topic: job.topic.clone(),
+            end,
+            ended_at: now.rounded_down,
+            until: now.after(window.as_duration()),
+            fingerprint: *fingerprint,
+            revision: job.spec.revision,
+        };
+        content.remembered.insert(id.clone(), remembered);
+    }
+
+    /// What an add finds whose id is remembered.
+    fn ended_before(&self, content: &Content, add: &AddJob) -> Option<Outcome<Added>> {
+        let now = self.clock.now();
+        let found = content.remembered.get(&add.id).filter(|found| found.until > now).cloned()?;
+        add.spec.dedup?;
+        let (finished, same_topic) = (found.end == IdEnd::Finished, found.topic == add.topic);
+        let replaces = add.if_exists != IfExists::Keep;
+        Some(match (add.spec.revision, found.revision) {
+            _ if !same_topic => Err(Refusal::EndedBefore(found)),
+            (Some(new), Some(stored)) if replaces && new < stored => Err(Refusal::OlderRevision { stored }),
+            (Some(new), Some(stored)) if replaces && new == stored && finished => {
+                Ok(Added::FinishedBefore(found))
+            }
+            _ if replaces => return None,
+            _ if finished && found.fingerprint == add.fingerprint => Ok(Added::FinishedBefore(found)),
+            _ => Err(Refusal::EndedBefore(found)),
+        })
     }
 
     /// Adds a job in the place of the one of its topic that has its id.

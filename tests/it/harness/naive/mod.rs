@@ -21,8 +21,8 @@ use linger::{
     clock::Clock,
     job::{
         Actor, AttemptEnd, Attributes, Body, DueKind, Fingerprint, HistoryEntry, HistoryEvent, HostNumber,
-        Job, JobId, JobState, Origin, Outlet, Reason, Receipt, Reserved, ScheduleName, State, Timestamp,
-        Topic, TopicFilter,
+        IdEnd, Job, JobId, JobState, Origin, Outlet, Reason, Receipt, RememberedId, Reserved, ScheduleName,
+        State, Timestamp, Topic, TopicFilter,
     },
     store::{
         Claim, FinishJob, Finished, Listener, MoveKind, NoticeKind, Outcome, Refusal, Reservation,
@@ -58,6 +58,7 @@ struct Content {
     /// By kind and id: when it was written, and its text.
     notices: BTreeMap<(NoticeKind, String), (Timestamp, Bytes)>,
     schedules: BTreeMap<ScheduleName, ScheduleContent>,
+    remembered: BTreeMap<JobId, RememberedId>,
 }
 
 impl Entry {
@@ -264,6 +265,7 @@ impl Naive {
             Some(_) | None => {}
         }
         let topic = entry.job.topic.clone();
+        self.remember_id(content, &finish.id, IdEnd::Finished);
         content.jobs.remove(&finish.id);
         Ok(Finished { topic, is_late })
     }

@@ -43,6 +43,7 @@ impl Naive {
         AllRecords(Some(RecordPage {
             topics: topics.collect(),
             schedules: schedules.collect(),
+            remembered: content.remembered.values().cloned().collect(),
             jobs: jobs.collect(),
             broken: Vec::new(),
         }))

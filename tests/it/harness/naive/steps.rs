@@ -1,7 +1,7 @@
 //! Steps of the model: one after the other, each on the whole content.
 
 use linger::{
-    job::{Actor, AttemptEnd, ExpiryChange, HistoryEvent, JobId, Reason, Receipt, State, TopicFilter},
+    job::{Actor, AttemptEnd, ExpiryChange, HistoryEvent, IdEnd, JobId, Reason, Receipt, State, TopicFilter},
     store::{Applied, JobChange, Outcome, Patch, Refusal, Release, Requeue, Step, StepAction, moment_of},
 };
 
@@ -12,7 +12,12 @@ impl Naive {
         let Step { id, scope, action, by } = &step;
         let mut content = self.content();
         match action {
-            StepAction::Delete => Self::delete_one(&mut content, scope, id),
+            StepAction::Delete => {
+                if content.find(scope, id).is_some() {
+                    self.remember_id(&mut content, id, IdEnd::Deleted);
+                }
+                Self::delete_one(&mut content, scope, id)
+            }
             StepAction::Requeue(requeue) => self.requeue_one(&mut content, scope, id, *requeue, by.as_ref()),
             StepAction::Patch(patch) => self.patch_one(&mut content, scope, id, patch, by.as_ref()),
             StepAction::Change { topic, state, moment, change } => {

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use linger::{
-    job::{CallRate, HostNumber, Job, JobId, OnExpiry, Origin, Outlet, Receipt, State, Topic, TopicFilter},
+    job::{
+        CallRate, HostNumber, Job, JobId, OnExpiry, Origin, Outlet, Receipt, RememberedId, State, Topic,
+        TopicFilter,
+    },
     store::{
         AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
         JobRecord, ListPosition, Minute, Move, MoveKind, Notices, Order, Outcome, Promoted, PurgeCursor,
@@ -185,6 +188,19 @@ impl Store for Naive {
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
         let mut content = self.content();
         Ok(jobs.into_iter().map(|job| self.put_one(&mut content, job)).collect())
+    }
+
+    async fn put_remembered(&self, ids: Vec<RememberedId>) -> Result<Vec<Put>> {
+        let mut content = self.content();
+        let put = |given: RememberedId| match content.remembered.get(&given.id) {
+            Some(stored) if *stored == given => Put::Exists,
+            Some(stored) if stored.ended_at >= given.ended_at => Put::Differs,
+            Some(_) | None => {
+                content.remembered.insert(given.id.clone(), given);
+                Put::Done
+            }
+        };
+        Ok(ids.into_iter().map(put).collect())
     }
 
     fn notices(&self) -> &dyn Notices {

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use linger::{
-    job::{JobId, ScheduleName, Topic},
+    job::{JobId, RememberedId, ScheduleName, Topic},
     store::{
         ClockOffsets, Error, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ScheduleChange,
         ScheduleOutcome, SchedulePage, ScheduleStore, ServerSet, TopicStore, TopicValues, Updated,
@@ -107,6 +107,10 @@ impl Movable for Disturbed {
 
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
         self.call(self.inner.put(jobs)).await
+    }
+
+    async fn put_remembered(&self, ids: Vec<RememberedId>) -> Result<Vec<Put>> {
+        self.call(self.inner.put_remembered(ids)).await
     }
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<()> {

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 use super::records;
 use crate::harness::{
-    records::{all_records, all_schedules, schedules},
+    records::{all_records, all_schedules, remembered, schedules},
     redis::{fresh_prefix, shared},
     stores::{Engine, Recorder, StoreFixture},
 };
@@ -105,6 +105,7 @@ impl Moving {
         moving.movable.put(jobs.clone()).await.expect("puts");
         let stored = schedules.iter().map(|stored| (stored.name.clone(), Some(stored.content.clone())));
         moving.movable.replace_schedules(stored.collect()).await.expect("replaces");
+        moving.movable.put_remembered(remembered(&fixture)).await.expect("puts");
         moving.set_fence(false).await;
         (moving, (topics, as_ready(jobs), schedules))
     }

@@ -7,7 +7,7 @@ use linger::{
 
 use super::{Moving, PAIRS, abandon, complete, content_of, copy, nothing_named};
 use crate::harness::{
-    records::{record, schedule, topic_record},
+    records::{all_remembered, record, remembered, schedule, topic_record},
     stores::{Engine, StoreFixture},
 };
 
@@ -19,6 +19,7 @@ async fn every_engine_moves_to_every_other() {
         let first = copy(&source, &*target.movable).await.expect("copies");
         assert_eq!((first.jobs, first.topics, first.copied, first.deleted, first.set), (700, 2, 700, 0, 2));
         assert_eq!((first.schedules, first.schedules_set), (4, 4));
+        assert_eq!((first.remembered, first.remembered_set), (3, 3));
         assert!(copy(&source, &*target.movable).await.expect("copies").changed_nothing());
         // What the next pass finds: of jobs and schedules one that is gone, one that changed and a new one, and other settings.
         source.set_fence(true).await;
@@ -37,12 +38,17 @@ async fn every_engine_moves_to_every_other() {
         let stored = schedules.iter().map(|stored| (stored.name.clone(), Some(stored.content.clone())));
         let replaced = stored.chain([(gone.name, None)]).collect();
         source.movable.replace_schedules(replaced).await.expect("replaces");
+        let mut ids = remembered(&fixture);
+        ids[1].ended_at = ids[1].ended_at.shifted(1);
+        source.movable.put_remembered(vec![ids[1].clone()]).await.expect("puts");
         source.set_fence(false).await;
         let last = complete(&source, &*source.movable, &*target.movable).await.expect("completes");
         let last = last.expect("was not complete");
         let done = (last.jobs, last.topics, last.copied, last.deleted, last.set);
         assert_eq!(done, (700, 2, 2, 1, 1), "{from:?} to {to:?}");
         assert_eq!((last.schedules, last.schedules_set), (4, 3), "{from:?} to {to:?}");
+        assert_eq!((last.remembered, last.remembered_set), (3, 1), "{from:?} to {to:?}");
+        assert_eq!(all_remembered(&*target.store).await, ids, "{from:?} to {to:?}");
         assert_eq!(source.role().await, Some(MoveRole::Moved));
         assert!(target.may_be_served().await);
         jobs.sort_by(|one, other| one.job.id.cmp(&other.job.id));

@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::Arc;
 
-use crate::job::{Callback, CallbackUrl, Expire, Expiry, OnExpiry, RetrySchedule};
+use crate::job::{Callback, CallbackUrl, DedupWindow, Expire, Expiry, OnExpiry, RetrySchedule};
 use proptest::prelude::*;
 
 fn records() -> impl Strategy<Value = Record> {
@@ -34,6 +34,7 @@ fn records() -> impl Strategy<Value = Record> {
                         .expect("valid"),
                     require_receipt: counts.2,
                     late_finish: counts.2,
+                    dedup: counts.2.then(|| DedupWindow::new(Duration::from_millis(times.2)).expect("valid")),
                     expiry: counts.2.then(|| Expiry {
                         expire: Expire::At(Timestamp::from_millis(times.0)),
                         on_expiry: OnExpiry::Delete,
@@ -83,7 +84,8 @@ proptest! {
         let key = RowKey::from_bits(bits);
         let head = record.encode_head(key);
         let columns = columns(key, &record, &head);
-        prop_assert_eq!(columns.verify_and_read_parts(), Ok((None, record.head.expiry())));
+        let parts = RecordParts { host: None, expires_at: record.head.expiry(), is_remembered: record.head.spec.dedup.is_some() };
+        prop_assert_eq!(columns.verify_and_read_parts(), Ok(parts));
         prop_assert_eq!(columns.decode_head(), Ok(record.head.clone()));
         prop_assert_eq!(columns.decode_record(record.body.as_bytes()), Ok(record.clone()));
     }
@@ -130,7 +132,8 @@ proptest! {
         let key = RowKey::from_bits(7);
         let head = record.encode_head(key);
         let read = columns(key, &record, &head);
-        prop_assert_eq!(read.verify_and_read_parts(), Ok((Some(host), record.head.expiry())));
+        let parts = read.verify_and_read_parts().expect("sound");
+        prop_assert_eq!((parts.host, parts.expires_at), (Some(host), record.head.expiry()));
         prop_assert_eq!(read.decode_record(record.body.as_bytes()), Ok(record.clone()));
         prop_assert_eq!(record.head.outlet().to_string(), format!("{}>{:02x}", record.head.topic, host.0));
         // A worker must not get a job whose callback or host is missing or malformed.
