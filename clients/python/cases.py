@@ -10,11 +10,13 @@ import sys
 import threading
 from collections import defaultdict
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any, Callable, cast
 
 from changes import many, patches
 from faults import say_cuts, take_threads
 from linger import Bury, Client, Error, Job, NewJob, NoAnswer, Refused, Worker
+from versions import OF_VERSIONS
 
 client = Client(os.environ["LINGER_URL"], os.environ["LINGER_TOKEN"])
 output = threading.Lock()
@@ -386,9 +388,10 @@ def fork_while_polling() -> None:
 if __name__ == "__main__":
     cases: dict[str, Callable[..., None]] = {
         "add": add, "add-many": add_many, "calls": calls, "requeue": requeue, "texts": texts, "arguments": arguments,
-        "late": late, "pop": pop, "many": lambda: many(client, say), "patches": lambda: patches(client, say),
-        "worker": worker, "without-threads": worker_without_threads, "short-reports": worker_with_short_reports,
-        "misuse": misuse, "with": with_block, "fork": fork, "fork-between-calls": fork_between_calls,
-        "fork-while-polling": fork_while_polling,
+        "late": late, "pop": pop, "worker": worker, "without-threads": worker_without_threads,
+        "short-reports": worker_with_short_reports, "misuse": misuse, "with": with_block, "fork": fork,
+        "fork-between-calls": fork_between_calls, "fork-while-polling": fork_while_polling,
     }
+    for name, case in {"many": many, "patches": patches, **OF_VERSIONS}.items():
+        cases[name] = partial(case, client, say)
     cases[sys.argv[1]](*sys.argv[2:])

@@ -9,14 +9,21 @@ import (
 	"time"
 )
 
-// reader takes the answer of a success. An error says that status and body are not the server's.
-type reader func(status int, body []byte) error
+// reply is an answer with the status of a success.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// reader takes a reply. An error says that it is not the server's.
+type reader func(reply) error
 
 // interpret hands the answer of the server to read, or returns the error that it is. An answer in another form comes from
 // something else.
 func interpret(response *http.Response, body []byte, read reader) error {
 	if response.StatusCode < 300 {
-		if err := read(response.StatusCode, body); err != nil {
+		if err := read(reply{response.StatusCode, response.Header, body}); err != nil {
 			return foreign(response, body)
 		}
 		return nil
@@ -61,7 +68,7 @@ func (e *RefusedError) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// UnmarshalJSON reads a job of the API. It refuses an object without the members that every job has.
+// UnmarshalJSON reads a job of the API. It refuses an object without the members that every job has, unless the job has ended.
 func (j *Job) UnmarshalJSON(data []byte) error {
 	type plain Job
 	wire := struct {
@@ -74,18 +81,25 @@ func (j *Job) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
 	}
-	isWhole := j.ID != "" && j.Topic != "" && j.State != "" && !j.CreatedAt.IsZero() && !j.DueAt.IsZero() && j.Body != nil
+	isNamed := j.ID != "" && j.Topic != "" && j.State != ""
+	if isNamed && j.Ended != nil {
+		return nil
+	}
+	isWhole := isNamed && !j.CreatedAt.IsZero() && !j.DueAt.IsZero() && j.Body != nil
 	if !isWhole || wire.TTR == nil || wire.Attempts == nil || wire.MaxAttempts == nil {
 		return errors.New("this is no job")
 	}
 	j.Attempts, j.MaxAttempts = *wire.Attempts, *wire.MaxAttempts
-	j.TTR, j.Late = time.Duration(*wire.TTR*float64(time.Second)), time.Duration(wire.Late*float64(time.Second))
+	j.TTR, j.Late = duration(*wire.TTR), duration(wire.Late)
 	return nil
 }
 
+// duration is one of the API, in seconds.
+func duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
 // readNothing reads the answer of a call that removes something.
-func readNothing(status int, _ []byte) error {
-	if status != http.StatusNoContent {
+func readNothing(answer reply) error {
+	if answer.status != http.StatusNoContent {
 		return errors.New("the status is not 204")
 	}
 	return nil
@@ -93,11 +107,25 @@ func readNothing(status int, _ []byte) error {
 
 // jobReader reads the answer of a call about the job with this id.
 func jobReader(job *Job, id string) reader {
-	return func(status int, body []byte) error {
-		if status != http.StatusOK {
+	return func(answer reply) error {
+		if answer.status != http.StatusOK {
 			return errors.New("the status is not 200")
 		}
-		return readJob(job, id, body)
+		return readJob(job, id, answer.body)
+	}
+}
+
+// addedReader reads the answer of an add of a job with this id.
+func addedReader(job *Job, id string) reader {
+	return func(answer reply) error {
+		isOld := answer.status == http.StatusOK
+		if !isOld && answer.status != http.StatusCreated {
+			return errors.New("the status is neither 201 nor 200")
+		}
+		err := readJob(job, id, answer.body)
+		job.Replaced = isOld && answer.header.Get("Linger-Replaced") == "true"
+		job.Replayed = isOld && !job.Replaced
+		return err
 	}
 }
 
@@ -115,45 +143,47 @@ func readJob(job *Job, id string, body []byte) error {
 
 // result is that of one item of a batch.
 type result struct {
-	Status  int           `json:"status"`
-	ID      string        `json:"id"`
-	Problem *RefusedError `json:"problem"`
+	Status   int           `json:"status"`
+	ID       string        `json:"id"`
+	Replaced bool          `json:"replaced"`
+	Problem  *RefusedError `json:"problem"`
 }
 
 // readResults reads the answer of a batch of so many items.
-func readResults(count, status int, body []byte) ([]result, error) {
+func readResults(count int, answer reply) ([]result, error) {
 	var out struct {
 		Results []result `json:"results"`
 	}
-	if err := json.Unmarshal(body, &out); err != nil {
+	if err := json.Unmarshal(answer.body, &out); err != nil {
 		return nil, err
 	}
-	if status != http.StatusOK || len(out.Results) != count {
+	if answer.status != http.StatusOK || len(out.Results) != count {
 		return nil, errors.New("the results are not whole")
 	}
 	return out.Results, nil
 }
 
 // readAdded reads the answer of AddMany. The ids are those that were sent.
-func readAdded(added []Added, status int, body []byte) error {
-	results, err := readResults(len(added), status, body)
+func readAdded(added []Added, answer reply) error {
+	results, err := readResults(len(added), answer)
 	if err != nil {
 		return err
 	}
 	for i, result := range results {
-		isReplayed, isRefused := result.Status == http.StatusOK, result.Problem != nil
-		isAdded := (isReplayed || result.Status == http.StatusCreated) && (result.ID == "" || result.ID == added[i].ID)
+		isOld, isRefused := result.Status == http.StatusOK, result.Problem != nil
+		isAdded := (isOld || result.Status == http.StatusCreated) && (result.ID == "" || result.ID == added[i].ID)
 		if isRefused && !result.Problem.isAbout(result.Status) || !isRefused && !isAdded {
 			return fmt.Errorf("result %d is not one of an add", i)
 		}
-		added[i].Replayed, added[i].Err = isReplayed, result.Problem
+		added[i].Replaced = isOld && result.Replaced
+		added[i].Replayed, added[i].Err = isOld && !result.Replaced, result.Problem
 	}
 	return nil
 }
 
 // readHeld reads the answer of a batch about these jobs: why each was refused, or nil.
-func readHeld(jobs []*Job, status int, body []byte) ([]*RefusedError, error) {
-	results, err := readResults(len(jobs), status, body)
+func readHeld(jobs []*Job, answer reply) ([]*RefusedError, error) {
+	results, err := readResults(len(jobs), answer)
 	if err != nil {
 		return nil, err
 	}
@@ -169,14 +199,14 @@ func readHeld(jobs []*Job, status int, body []byte) ([]*RefusedError, error) {
 }
 
 // readJobs reads the answer of a pop.
-func readJobs(status int, body []byte) ([]*Job, error) {
+func readJobs(answer reply) ([]*Job, error) {
 	var out struct {
 		Jobs *[]*Job `json:"jobs"`
 	}
-	if err := json.Unmarshal(body, &out); err != nil {
+	if err := json.Unmarshal(answer.body, &out); err != nil {
 		return nil, err
 	}
-	if status != http.StatusOK || out.Jobs == nil {
+	if answer.status != http.StatusOK || out.Jobs == nil {
 		return nil, errors.New("there are no jobs in the answer")
 	}
 	for _, job := range *out.Jobs {

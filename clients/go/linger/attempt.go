@@ -112,7 +112,7 @@ func (r *run) report(job *Job, ended outcome, rest time.Duration) (string, error
 	// What gave the job back may be an earlier try of this report.
 	case ended.step != "finish" && wasRepeated(err) && (code == "lease_lost" || code == "not_reserved"):
 		return "", nil
-	case code == "job_not_found" || code == "lease_lost" || code == "not_reserved":
+	case isGone(code):
 		return "late", err
 	case errors.As(err, &refused):
 		return "refused", err

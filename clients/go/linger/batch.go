@@ -46,8 +46,8 @@ func (c *Client) holdMany(
 	}
 	var refused []*RefusedError
 	request.method, request.path, request.fields = "POST", "/batch/"+step, map[string]any{"jobs": items}
-	request.read = func(status int, body []byte) (err error) {
-		refused, err = readHeld(jobs, status, body)
+	request.read = func(answer reply) (err error) {
+		refused, err = readHeld(jobs, answer)
 		return err
 	}
 	if err := c.do(ctx, request); err != nil {

@@ -28,7 +28,8 @@ type RefusedError struct {
 	Type       string        `json:"type"`
 	Detail     string        `json:"detail"` // the first fault, and how to correct it
 	RequestID  string        `json:"request_id"`
-	Retaken    bool          `json:"retaken"` // of lease_lost: whether a finish with this receipt would be refused, too
+	Retaken    bool          `json:"retaken"`  // of lease_lost: whether a finish with this receipt would be refused, too
+	Revision   int64         `json:"revision"` // of stale_revision: that of the job which is there
 	RetryAfter time.Duration `json:"-"`
 	Repeated   bool          `json:"-"` // an earlier try of this call may have taken effect
 }
@@ -69,8 +70,17 @@ type repeats int
 const (
 	safely     repeats = iota // always: the server recognises a repeat, or a second run changes nothing
 	unlessLost                // unless its answer may be lost
+	ifUndone                  // only if it cannot have taken effect
 	never                     // not at all
 )
+
+// repeatsOf says when an add is sent again.
+func repeatsOf(isRepeatable bool) repeats {
+	if isRepeatable {
+		return safely
+	}
+	return ifUndone
+}
 
 // call is a request, and what is done with its answer.
 type call struct {
@@ -116,7 +126,7 @@ func (c *Client) do(ctx context.Context, call call) error {
 			refused.Repeated = mayHaveHappened
 		}
 		mayHaveHappened = mayHaveHappened || mayHaveTakenEffect(err)
-		if !isTemporary(err) || call.repeats == unlessLost && isLost(err) {
+		if !isTemporary(err) || call.repeats == unlessLost && isLost(err) || call.repeats == ifUndone && mayHaveHappened {
 			return err
 		}
 		// Clients that failed together must not come back together.

@@ -178,10 +178,19 @@ func reservationAfter(err error) reservation {
 		return reservationRenewed
 	case code == "lease_lost" && errors.As(err, &refused) && !refused.Retaken:
 		return reservationTimedOut
-	case code == "job_not_found" || code == "lease_lost" || code == "not_reserved":
+	case isGone(code):
 		return reservationGone
 	}
 	return reservationUnknown
+}
+
+// isGone tells whether a code says that this worker does not have the job any more.
+func isGone(code string) bool {
+	switch code {
+	case "job_not_found", "job_replaced", "lease_lost", "not_reserved":
+		return true
+	}
+	return false
 }
 
 // isNotTaken tells whether the server, or a proxy before it, does not take this call for many jobs, and so may take one for each.

@@ -5,11 +5,8 @@
 package linger
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,106 +98,11 @@ func checkToken(token string) error {
 	return nil
 }
 
-// NewJob is a job to add. Only Topic is required; what is left out follows the settings of the topic.
-type NewJob struct {
-	Topic       string
-	ID          string          // made by the client if empty
-	Body        any             // as encoding/json writes it; a json.RawMessage is kept byte for byte
-	Delay       time.Duration   // from now, to the millisecond
-	At          time.Time       // in place of Delay
-	TTR         time.Duration   // how long a reservation lasts; 1 s to 24 h
-	MaxAttempts int             // or NoLimit
-	Retry       []time.Duration // the waits between attempts
-	Expire      time.Duration   // from when on it is not delivered, from its due time
-	ExpireAt    time.Time       // in place of Expire
-	OnExpiry    string          // what happens then, with one of these: "dead" or "delete"
-}
-
-// definition is the JSON of a job. Its body is not given to encoding/json, which would change spaces and letters.
-func (j *NewJob) definition() ([]byte, error) {
-	if j.ID == "" {
-		random := make([]byte, 16)
-		if _, err := rand.Read(random); err != nil {
-			return nil, err
-		}
-		j.ID = hex.EncodeToString(random)
-	}
-	fields := map[string]any{"topic": j.Topic, "id": j.ID}
-	setDuration(fields, "delay", j.Delay)
-	setDuration(fields, "ttr", j.TTR)
-	if !j.At.IsZero() {
-		fields["at"] = instant(j.At)
-	}
-	setAttempts(fields, j.MaxAttempts, j.Retry)
-	setExpiry(fields, j.Expire, j.ExpireAt, j.OnExpiry)
-	return withBody(fields, j.Body)
-}
-
-func setAttempts(fields map[string]any, most int, retry []time.Duration) {
-	if most != 0 {
-		fields["max_attempts"] = most
-	}
-	if most == NoLimit {
-		fields["max_attempts"] = 0
-	}
-	if retry == nil {
-		return
-	}
-	steps := make([]string, len(retry))
-	for i, step := range retry {
-		steps[i] = text(step)
-	}
-	fields["retry"] = steps
-}
-
-func setExpiry(fields map[string]any, after time.Duration, at time.Time, what string) {
-	setDuration(fields, "expire", after)
-	if !at.IsZero() {
-		fields["expire"] = instant(at)
-	}
-	if what != "" {
-		fields["on_expiry"] = what
-	}
-}
-
-// withBody is a JSON object with a body, which is not given to encoding/json if it is raw.
-func withBody(fields map[string]any, value any) ([]byte, error) {
-	body, isRaw := value.(json.RawMessage)
-	if !isRaw {
-		var err error
-		if body, err = json.Marshal(value); err != nil {
-			return nil, err
-		}
-	} else if !json.Valid(body) {
-		return nil, errors.New("the body is not JSON")
-	}
-	object, err := json.Marshal(fields)
-	if err != nil {
-		return nil, err
-	}
-	object = object[:len(object)-1]
-	if len(fields) > 0 {
-		object = append(object, ',')
-	}
-	return append(append(append(object, `"body":`...), body...), '}'), nil
-}
-
-func text(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }
-
-// instant is in UTC, since RFC 3339 has no seconds in offsets.
-func instant(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
-func setDuration(fields map[string]any, name string, d time.Duration) {
-	if d != 0 {
-		fields[name] = text(d)
-	}
-}
-
 // Job is a job as the server shows it. Those from Pop also have a receipt.
 type Job struct {
 	ID            string          `json:"id"`
 	Topic         string          `json:"topic"`
-	State         string          `json:"state"` // delayed, ready, reserved or dead; later versions may have more
+	State         string          `json:"state"` // delayed, ready, reserved or dead, or as Ended says; later versions may have more
 	CreatedAt     time.Time       `json:"created_at"`
 	DueAt         time.Time       `json:"due_at"`
 	ExpiresAt     time.Time       `json:"expires_at"` // zero: never
@@ -213,55 +115,18 @@ type Job struct {
 	Body          json.RawMessage `json:"body"` // byte for byte as it was added
 	Receipt       string          `json:"receipt"`
 	ReservedUntil time.Time       `json:"reserved_until"`
-	Late          time.Duration   `json:"-"` // from due to delivered
-	Replayed      bool            `json:"-"` // the add found this job there: it repeats an earlier one
+	Late          time.Duration   `json:"-"`        // from due to delivered
+	Revision      *int64          `json:"revision"` // the producer's number of this version; nil if it gave none
+	Replayed      bool            `json:"-"`        // the add repeats an earlier one, and changed nothing
+	Replaced      bool            `json:"-"`        // the add put this job in the place of an older version
+	// Ended says that the job is gone, and the server remembers its id: an add was a repeat. Then only ID, Topic and State are set.
+	Ended *Ended `json:"ended"`
 }
 
-// Add adds a job and returns it, with Replayed if the server had it already.
-func (c *Client) Add(ctx context.Context, job NewJob) (*Job, error) {
-	definition, err := job.definition()
-	if err != nil {
-		return nil, err
-	}
-	added := &Job{}
-	read := func(status int, body []byte) error {
-		if status != http.StatusCreated && status != http.StatusOK {
-			return errors.New("the status is neither 201 nor 200")
-		}
-		err := readJob(added, job.ID, body)
-		added.Replayed = status == http.StatusOK
-		return err
-	}
-	if err := c.do(ctx, call{method: "POST", path: "/jobs", raw: definition, read: read}); err != nil {
-		return nil, fmt.Errorf("add %s: %w", job.ID, err)
-	}
-	return added, nil
-}
-
-// Added is the result of one job of AddMany.
-type Added struct {
-	ID       string
-	Replayed bool
-	Err      *RefusedError // nil if the job is there
-}
-
-// AddMany adds up to 1,000 jobs in one call. The results are in the order of the jobs; one that is refused does not affect
-// the others.
-func (c *Client) AddMany(ctx context.Context, jobs []NewJob) ([]Added, error) {
-	definitions, added := make([][]byte, len(jobs)), make([]Added, len(jobs))
-	for i, job := range jobs {
-		var err error
-		if definitions[i], err = job.definition(); err != nil {
-			return nil, fmt.Errorf("add job %d: %w", i, err)
-		}
-		added[i].ID = job.ID
-	}
-	raw := append(append([]byte(`{"jobs":[`), bytes.Join(definitions, []byte(","))...), "]}"...)
-	read := func(status int, body []byte) error { return readAdded(added, status, body) }
-	if err := c.do(ctx, call{method: "POST", path: "/batch/jobs", raw: raw, read: read}); err != nil {
-		return nil, fmt.Errorf("add %d jobs: %w", len(jobs), err)
-	}
-	return added, nil
+// Ended says how and when a job ended.
+type Ended struct {
+	How string    `json:"how"` // such as finished
+	At  time.Time `json:"at"`
 }
 
 // Get reads a job. One that does not exist is refused with the code job_not_found.
@@ -325,8 +190,8 @@ func (c *Client) pop(ctx context.Context, poll Poll, repeats repeats) ([]*Job, e
 		fields["worker"] = poll.Worker
 	}
 	var jobs []*Job
-	read := func(status int, body []byte) (err error) {
-		jobs, err = readJobs(status, body)
+	read := func(answer reply) (err error) {
+		jobs, err = readJobs(answer)
 		return err
 	}
 	// By POST, because the transport repeats a GET on its own.
@@ -385,7 +250,7 @@ func (c *Client) hold(ctx context.Context, id, step string, fields map[string]an
 
 // doJob makes a call about a job, whose path begins below that of the job.
 func (c *Client) doJob(ctx context.Context, name, id string, call call) error {
-	if id == "" || id == "." || id == ".." {
+	if isNoSegment(id) {
 		return fmt.Errorf("%s: an id must not be %q, which no URL can name", name, id)
 	}
 	call.path = "/jobs/" + url.PathEscape(id) + call.path
@@ -394,3 +259,5 @@ func (c *Client) doJob(ctx context.Context, name, id string, call call) error {
 	}
 	return nil
 }
+
+func isNoSegment(name string) bool { return name == "" || name == "." || name == ".." }

@@ -49,9 +49,7 @@ func (p *JobPatch) definition() ([]byte, error) {
 	if p.Delay != nil {
 		fields["delay"] = text(*p.Delay)
 	}
-	if !p.At.IsZero() {
-		fields["at"] = instant(p.At)
-	}
+	setTime(fields, "at", p.At)
 	setDuration(fields, "ttr", p.TTR)
 	setAttempts(fields, p.MaxAttempts, p.Retry)
 	setExpiry(fields, p.Expire, p.ExpireAt, p.OnExpiry)
@@ -61,5 +59,5 @@ func (p *JobPatch) definition() ([]byte, error) {
 	if p.Body == nil {
 		return json.Marshal(fields)
 	}
-	return withBody(fields, p.Body)
+	return withMember(fields, "body", p.Body)
 }

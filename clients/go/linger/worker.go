@@ -45,7 +45,7 @@ type Worker struct {
 	//	away, back          the server, without a job
 	//	failed              the handler's error; a *PanicError has the stack
 	//	lost                the reservation
-	//	late                the end of the job was reported too late, and it runs again
+	//	late                the end of the job was reported too late: it, or a newer version of it, runs again
 	//	refused, unanswered the end of the job could not be reported
 	OnEvent func(event string, job *Job, err error)
 }

@@ -8,7 +8,8 @@ SPDX-License-Identifier: Apache-2.0
 """
 from .attempt import Bury
 from .calls import Error, NoAnswer, Refused
-from .client import Added, Client, Job, NewJob
+from .client import Client
+from .jobs import Added, Ended, Job, NewJob
 from .worker import Worker
 
-__all__ = ["Added", "Bury", "Client", "Error", "Job", "NewJob", "NoAnswer", "Refused", "Worker"]
+__all__ = ["Added", "Bury", "Client", "Ended", "Error", "Job", "NewJob", "NoAnswer", "Refused", "Worker"]

@@ -9,9 +9,10 @@ import threading
 from typing import Any, Callable
 
 from .calls import Error, NoAnswer, Refused, Scope
-from .client import Client, Job
+from .client import Client
 from .events import Events, describe, text_of
 from .heartbeats import GONE, Heartbeat, Heartbeats, Reservation, now, reservation_after
+from .jobs import Job
 
 # Waits stand still while the machine is suspended, so none is longer than this.
 LONGEST_WAIT = 0.5
@@ -168,7 +169,8 @@ class Attempt:
         except Refused as failure:
             is_missing = failure.code == "job_not_found"
             # What gave the job back may be an earlier try of this report.
-            is_done = is_missing if step == "finish" else failure.repeated and failure.code in GONE and not is_missing
+            is_back = failure.repeated and failure.code in ("lease_lost", "not_reserved")
+            is_done = is_missing if step == "finish" else is_back
             if not is_done:
                 self._events.send("late" if failure.code in GONE else "refused", self._job, failure)
 

@@ -14,7 +14,7 @@ import time
 import urllib.parse
 import weakref
 from collections.abc import Mapping
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, NamedTuple, TypeVar
 
 Answer = TypeVar("Answer")
 
@@ -27,8 +27,8 @@ A_DAY = 86400.0
 LONGEST_IDLE = 60.0
 
 # When a call is sent again after a temporary failure: always, since the server recognises a repeat or a second run changes
-# nothing; unless its answer may be lost; not at all.
-SAFELY, UNLESS_LOST, NEVER = range(3)
+# nothing; unless its answer may be lost; only if it cannot have taken effect; not at all.
+SAFELY, UNLESS_LOST, IF_UNDONE, NEVER = range(4)
 
 
 class Error(Exception):
@@ -57,6 +57,8 @@ class Refused(Error):
         self.detail = str(problem.get("detail", ""))  # the first fault, and how to correct it
         self.request_id = str(problem.get("request_id", ""))
         self.retaken = problem.get("retaken") is not False  # of lease_lost: whether a finish would be refused, too
+        revision = problem.get("revision")
+        self.revision = revision if isinstance(revision, int) else None  # of stale_revision: that of the job which is there
         self.retry_after = retry_after
         self.repeated = False  # an earlier try of this call may have taken effect
 
@@ -64,6 +66,14 @@ class Refused(Error):
     def is_temporary(self) -> bool:
         """Whether a later try may be answered otherwise."""
         return self.status in (408, 429) or self.status >= 500
+
+
+class Reply(NamedTuple):
+    """An answer with the status of a success."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    text: str
 
 
 class Scope:
@@ -137,11 +147,10 @@ class Connections:
             while self._idle:
                 self._idle.pop()[1].close()
 
-    def call(self, method: str, path: str, body: bytes | None, read: Callable[[int, str], Answer], *, repeat: int = SAFELY,
-             wait: float = 0, limit: float | None = None, give_up_after: float | None = None,
-             scope: Scope | None = None) -> Answer:
-        """Sends a call until it is answered or may not be sent again. `read` makes the answer of a success from its status and
-        text, and raises an error if they are not the server's. The server may take `wait` longer than others; `limit` is that of
+    def call(self, method: str, path: str, body: bytes | None, read: Callable[[Reply], Answer], *, repeat: int = SAFELY,
+             wait: float = 0, limit: float | None = None, give_up_after: float | None = None, scope: Scope | None = None) -> Answer:
+        """Sends a call until it is answered or may not be sent again. `read` makes the answer of a success, and raises an error if
+        the reply is not the server's. The server may take `wait` longer than others; `limit` is that of
         one try. `give_up_after` replaces the timeout as the limit of all tries together."""
         end = time.monotonic() + (self._timeout if give_up_after is None else give_up_after)
         scope, failures, may_have_happened = scope or Scope(), 0, False
@@ -158,7 +167,7 @@ class Connections:
                 failure = error
                 may_have_happened |= not error.unsent
                 is_temporary = not error.hopeless and (error.unsent or repeat != UNLESS_LOST)
-            if repeat == NEVER or not is_temporary:
+            if repeat == NEVER or not is_temporary or repeat == IF_UNDONE and may_have_happened:
                 raise failure
             pause = pause_after(failures, failure)
             failures += 1
@@ -167,7 +176,7 @@ class Connections:
             if time.monotonic() + pause >= end or scope.is_cut.wait(pause):
                 raise failure
 
-    def _try(self, method: str, path: str, body: bytes | None, read: Callable[[int, str], Answer], limit: float,
+    def _try(self, method: str, path: str, body: bytes | None, read: Callable[[Reply], Answer], limit: float,
              scope: Scope) -> Answer:
         connection = self._connect(limit)
         sock = connection.sock
@@ -258,12 +267,12 @@ def is_problem(problem: Any, status: int) -> bool:
     return isinstance(code, str) and code != "" and problem.get("status") == status
 
 
-def _interpret(response: http.client.HTTPResponse, content: bytes, read: Callable[[int, str], Answer]) -> Answer:
+def _interpret(response: http.client.HTTPResponse, content: bytes, read: Callable[[Reply], Answer]) -> Answer:
     """The answer of the server, or the error that it is. An answer in another form comes from something else."""
     try:
         text = content.decode()
         if response.status < 300:
-            return read(response.status, text)
+            return read(Reply(response.status, response.headers, text))
         problem = json.loads(text)
     except Exception as error:  # a text that is not the server's may fail in any way
         raise _foreign(response, content) from error

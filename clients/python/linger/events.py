@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import Callable, Optional
 
-from .client import Job
+from .jobs import Job
 
 Hook = Callable[[str, Optional[Job], Optional[BaseException]], object]
 

@@ -18,7 +18,7 @@ from .client import Client
 MOST = 1000
 # How long, in seconds, heartbeats are sent one by one after a call for many was not taken. The server may be replaced by a newer one.
 SINGLE_FOR = 600.0
-GONE = ("job_not_found", "lease_lost", "not_reserved")
+GONE = ("job_not_found", "job_replaced", "lease_lost", "not_reserved")
 
 
 class Heartbeat:

@@ -12,9 +12,10 @@ from typing import Any, Callable
 
 from .attempt import LAST_REPORTS, LONGEST_WAIT, Attempt
 from .calls import LONGEST_PAUSE, Error, Refused, Scope, pause_after
-from .client import Client, Job
+from .client import Client
 from .events import Events, Hook
 from .heartbeats import Heartbeats, now
+from .jobs import Job
 from .values import Seconds, count, optional, seconds, text
 
 POLL_WAIT = 20.0
@@ -35,7 +36,7 @@ class Worker:
         away, back           the server, without a job
         failed               the handler's exception, or why it could not be started
         lost                 the reservation
-        late                 the end of the job was reported too late, and it runs again
+        late                 the end of the job was reported too late: it, or a newer version of it, runs again
         refused, unanswered  the end of the job could not be reported
     """
 

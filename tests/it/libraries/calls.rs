@@ -141,7 +141,7 @@ fn a_late_finish_is_told(language: Language) {
     assert_eq!(site.server.job("a")["state"], "delayed", "the finish changed nothing");
 }
 
-fn problem(status: u16, code: &str) -> String {
+pub fn problem(status: u16, code: &str) -> String {
     json!({ "type": "about:blank", "title": "t", "status": status, "code": code, "detail": "d" }).to_string()
 }
 

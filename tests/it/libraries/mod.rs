@@ -10,6 +10,7 @@ pub mod heartbeats;
 mod leases;
 mod many;
 mod python_only;
+mod replacing;
 mod user_code;
 mod workers;
 

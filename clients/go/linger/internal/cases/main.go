@@ -306,21 +306,23 @@ func protocol(ctx context.Context) {
 	say(object{"code": linger.Code(err)})
 }
 
-func main() {
-	var err error
-	client, err = linger.New(os.Getenv("LINGER_URL"), os.Getenv("LINGER_TOKEN"))
-	check(err)
-	var numbers [3]int
-	var hook string
-	for i, text := range os.Args[2:] {
+// workerArguments are the numbers of the case worker, and its hook.
+func workerArguments(texts []string) (numbers [3]int, hook string) {
+	for i, text := range texts {
 		if i == len(numbers) {
-			hook = text
-			break
+			return numbers, text
 		}
 		var err error
 		numbers[i], err = strconv.Atoi(text)
 		check(err)
 	}
+	return numbers, ""
+}
+
+func main() {
+	var err error
+	client, err = linger.New(os.Getenv("LINGER_URL"), os.Getenv("LINGER_TOKEN"))
+	check(err)
 	ctx := context.Background()
 	switch os.Args[1] {
 	case "add":
@@ -349,8 +351,16 @@ func main() {
 		late(ctx)
 	case "pop":
 		popOnce(ctx)
+	case "versions":
+		versions(ctx)
+	case "replace-once":
+		replaceOnce(ctx, os.Args[2], os.Args[3])
+	case "holder":
+		holder(ctx)
+	case "ended":
+		ended(ctx)
 	case "worker":
-		worker(numbers, hook)
+		worker(workerArguments(os.Args[2:]))
 	default:
 		panic(os.Args[1])
 	}
