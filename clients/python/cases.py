@@ -16,6 +16,7 @@ from typing import Any, Callable, cast
 from changes import many, patches
 from faults import say_cuts, take_threads
 from linger import Bury, Client, Error, Job, NewJob, NoAnswer, Refused, Worker
+from recurring import OF_SCHEDULES
 from versions import OF_VERSIONS
 
 client = Client(os.environ["LINGER_URL"], os.environ["LINGER_TOKEN"])
@@ -392,6 +393,6 @@ if __name__ == "__main__":
         "short-reports": worker_with_short_reports, "misuse": misuse, "with": with_block, "fork": fork,
         "fork-between-calls": fork_between_calls, "fork-while-polling": fork_while_polling,
     }
-    for name, case in {"many": many, "patches": patches, **OF_VERSIONS}.items():
+    for name, case in {"many": many, "patches": patches, **OF_VERSIONS, **OF_SCHEDULES}.items():
         cases[name] = partial(case, client, say)
     cases[sys.argv[1]](*sys.argv[2:])

@@ -87,6 +87,7 @@ type call struct {
 	method, path string
 	raw          []byte         // the body
 	fields       map[string]any // the body, if raw is nil
+	ifMatch      string         // the header If-Match; none if empty
 	read         reader
 	wait         time.Duration  // how long the server may wait before it answers
 	limit        time.Duration  // of one try; 0: the client's timeout
@@ -151,6 +152,9 @@ func (c *Client) try(ctx context.Context, call call, limit time.Duration) error 
 	request.Header.Set("Content-Type", "application/json")
 	if c.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	if call.ifMatch != "" {
+		request.Header.Set("If-Match", call.ifMatch)
 	}
 	response, err := c.HTTP.Do(request)
 	if err != nil {

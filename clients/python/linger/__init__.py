@@ -10,6 +10,7 @@ from .attempt import Bury
 from .calls import Error, NoAnswer, Refused
 from .client import Client
 from .jobs import Added, Ended, Job, NewJob
+from .schedules import Schedule
 from .worker import Worker
 
-__all__ = ["Added", "Bury", "Client", "Ended", "Error", "Job", "NewJob", "NoAnswer", "Refused", "Worker"]
+__all__ = ["Added", "Bury", "Client", "Ended", "Error", "Job", "NewJob", "NoAnswer", "Refused", "Schedule", "Worker"]

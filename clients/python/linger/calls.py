@@ -148,16 +148,18 @@ class Connections:
                 self._idle.pop()[1].close()
 
     def call(self, method: str, path: str, body: bytes | None, read: Callable[[Reply], Answer], *, repeat: int = SAFELY,
-             wait: float = 0, limit: float | None = None, give_up_after: float | None = None, scope: Scope | None = None) -> Answer:
+             wait: float = 0, limit: float | None = None, give_up_after: float | None = None, scope: Scope | None = None,
+             if_match: str | None = None) -> Answer:
         """Sends a call until it is answered or may not be sent again. `read` makes the answer of a success, and raises an error if
         the reply is not the server's. The server may take `wait` longer than others; `limit` is that of
         one try. `give_up_after` replaces the timeout as the limit of all tries together."""
         end = time.monotonic() + (self._timeout if give_up_after is None else give_up_after)
         scope, failures, may_have_happened = scope or Scope(), 0, False
+        headers = self._headers if if_match is None else {**self._headers, "If-Match": if_match}
         while True:
             left = max(end - time.monotonic(), 0.001) if give_up_after is None else self._timeout
             try:
-                return self._try(method, path, body, read, min((limit or left) + max(wait, 0), A_DAY), scope)
+                return self._try(method, path, body, headers, read, min((limit or left) + max(wait, 0), A_DAY), scope)
             except Refused as error:
                 failure: Error = error
                 error.repeated = may_have_happened
@@ -176,15 +178,15 @@ class Connections:
             if time.monotonic() + pause >= end or scope.is_cut.wait(pause):
                 raise failure
 
-    def _try(self, method: str, path: str, body: bytes | None, read: Callable[[Reply], Answer], limit: float,
-             scope: Scope) -> Answer:
+    def _try(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], read: Callable[[Reply], Answer],
+             limit: float, scope: Scope) -> Answer:
         connection = self._connect(limit)
         sock = connection.sock
         try:
             scope.enter(sock)
             try:
                 sock.settimeout(limit)
-                connection.request(method, self._base + path, body, self._headers)
+                connection.request(method, self._base + path, body, headers)
                 response = connection.getresponse()
                 content = response.read()
             finally:

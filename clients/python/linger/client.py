@@ -10,6 +10,7 @@ from typing import Any, Callable
 from .calls import IF_UNDONE, NEVER, SAFELY, UNLESS_LOST, Connections, Refused, Reply, Scope
 from .jobs import (Added, Job, NewJob, added_reader, as_json, job_reader, read_added, read_held, read_jobs, read_nothing, require,
                    with_member)
+from .schedules import ScheduleCalls
 from .values import (Duration, Moment, Seconds, bearer_token, count, duration, durations, expiry, moment, optional, path_of_job,
                      seconds, server_url, text)
 
@@ -17,7 +18,7 @@ from .values import (Duration, Moment, Seconds, bearer_token, count, duration, d
 _KEEP: Any = object()
 
 
-class Client:
+class Client(ScheduleCalls):
     """Calls one server. Threads may share it, and processes that fork; it keeps connections open.
 
     A call that fails is sent again until `timeout`: when no answer came, and after 408, 429 and 5xx, with pauses that grow and

@@ -83,9 +83,17 @@ def moment(name: str, value: Any) -> str:
 
 
 def path_of_job(id: Any) -> str:
-    if text("id", id) in ("", ".", ".."):
-        raise ValueError(f"an id must not be {id!r}, which no URL can name")
-    return "/jobs/" + urllib.parse.quote(id, safe=":@+=~")
+    return "/jobs/" + _segment("id", id)
+
+
+def path_of_schedule(name: Any) -> str:
+    return "/schedules/" + _segment("name", name)
+
+
+def _segment(what: str, name: Any) -> str:
+    if text(what, name) in ("", ".", ".."):
+        raise ValueError(f"{'an' if what == 'id' else 'a'} {what} must not be {name!r}, which no URL can name")
+    return urllib.parse.quote(name, safe=":@+=~")
 
 
 def server_url(url: str) -> urllib.parse.SplitResult:

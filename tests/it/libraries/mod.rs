@@ -11,6 +11,7 @@ mod leases;
 mod many;
 mod python_only;
 mod replacing;
+mod schedules;
 mod user_code;
 mod workers;
 

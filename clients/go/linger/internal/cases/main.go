@@ -359,6 +359,12 @@ func main() {
 		holder(ctx)
 	case "ended":
 		ended(ctx)
+	case "schedules":
+		schedules(ctx)
+	case "schedules-again":
+		schedulesAgain(ctx)
+	case "list-schedules":
+		listSchedules(ctx)
 	case "worker":
 		worker(workerArguments(os.Args[2:]))
 	default:
