@@ -262,7 +262,7 @@ daily  active  in [..]  report  30 9 * * *  Asia/Tokyo",
         "n  ready  due [..] ago  (was there already)",
         r#"{"id":"n",[..]}"#,
     ),
-    (&["pop", "alerts"], "n  [..]", r#"{"id":"n",[..]"revision":2,[..]}"#),
+    (&["pop", "alerts"], "n  [..]\n2", r#"{"id":"n",[..]"revision":2,[..]}"#),
     (&["finish", "n"], "n  finished", r#"{"status":204,"id":"n"}"#),
     (
         &["add", "alerts", "2", "--id", "n", "--replace", "--revision", "2"],
