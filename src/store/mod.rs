@@ -107,15 +107,16 @@ pub struct EngineInfo {
 ///    finding more would use up too much of the TTRs of the first; then the [`Listener`] is notified that there may be more.
 ///    Every ready job is eventually reserved. The order is approximately by due time.
 /// 5. Only the receipt of the present reservation can release, touch, bury or cancel. It can finish, too; and once the
-///    reservation has timed out, it still can until another one begins or a patch, a requeue or a change of a listed job changes
-///    the job, unless the job wants no [late finish](crate::job::JobSpec::late_finish). A reservation that was cancelled or
-///    postponed counts as none. Any other receipt changes nothing. [`Refusal::TimedOut`] of a release, a touch or a bury
+///    reservation has timed out, it still can until another one begins or a patch, a replacement, a requeue or a change of a listed
+///    job changes the job, unless the job wants no [late finish](crate::job::JobSpec::late_finish). A reservation that was cancelled
+///    or postponed counts as none. Any other receipt changes nothing. [`Refusal::TimedOut`] of a release, a touch or a bury
 ///    says that the receipt can finish, any other refusal that it cannot.
-/// 6. A finished or deleted job is gone: no count includes it and its id can be used again, unless the job had a window of
-///    [remembered ids](crate::job::JobSpec::dedup): until that has passed since a finish or a [`StepAction::Delete`], an add with such a window and
-///    this id is [`Added::FinishedBefore`] if it repeats the request of a finished job, and otherwise
-///    [`Refusal::EndedBefore`]. One that replaces adds the job, unless its revision is not higher. Of more ids than
-///    the engine may remember, those are forgotten whose windows end first; without space for one, the job ends all the same.
+/// 6. A finished or deleted job is gone: no count includes it and its id can be used again, unless the job had a
+///    [window](crate::job::JobSpec::dedup). A finish or a [`StepAction::Delete`] then leaves the id until the window has passed.
+///    An add with this id and a window of its own is [`Added::FinishedBefore`] if it repeats the request of a finished job,
+///    otherwise [`Refusal::EndedBefore`]. An add of the same topic that replaces adds the job, unless its revision is lower, or
+///    equal, which is a repeat. Of more ids than the engine may remember, those whose windows end first are forgotten; without
+///    space for one, the job ends all the same.
 /// 7. The [`Listener`] is notified after each change that makes a job ready, or that moves forward the next
 ///    deadline for which `promote` must be called.
 /// 8. All checks come before the first write. After an `Err` other than [`Error::Full`] the change may have
@@ -123,19 +124,19 @@ pub struct EngineInfo {
 /// 9. A step by id takes the caller's topics, its `scope`, and checks them inside the step. For a
 ///    job of another topic the result is exactly that for no job, its body does not leave the engine, and the
 ///    step does not change it.
-/// 10. A job belongs to one [`Outlet`] all its life: that of its topic and the host of its own callback, or the plain one.
+/// 10. A job belongs to one [`Outlet`] until it is replaced: that of its topic and the host of its own callback, or the plain one.
 ///    [`reserve`](Self::reserve) never returns a job of another outlet. All else is by topic: figures, purges, dead
 ///    letters, settings and scopes. Resuming a topic's delivery notifies the [`Listener`] of its outlets with ready jobs.
 /// 11. A job's [history](crate::job::History) gets an entry in the step that ends a reservation by a release, a bury or its
-///    TTR, that requeues or replaces the job, or in which a caller changes its due time; no other step changes it. It names who reserved the job, or
-///    who asked for the change.
+///    TTR, that requeues or replaces the job, or in which a caller changes its due time; no other step changes it. It names who
+///    reserved the job, or who asked for the change.
 /// 12. A job with an [expiry](crate::job::Expiry) is not reserved from that moment on. A promotion then makes it a dead letter
-///    or deletes it, the latter only while the clock is [trusted](crate::clock::ClockTrust), and never makes it ready; until then an engine may show a ready one as delayed. A reservation keeps it
-///    from expiring. The moment follows from the due time that an add, a patch, a requeue or a change of a listed job sets, and
-///    no other step moves it.
+///    or deletes it, the latter only while the clock is [trusted](crate::clock::ClockTrust), and never makes it ready; until then
+///    an engine may show a ready one as delayed. A reservation keeps it from expiring. The moment follows from the due time that
+///    an add, a patch, a requeue or a change of a listed job sets, and no other step moves it.
 /// 13. An add that [replaces](IfExists::Replace) puts a whole new job in the place of the one of its topic with its id: only the
-///    history goes on. A job with a revision replaces no higher one, and an equal one is the same. A reserved job keeps its
-///    reservation, but it is then one of an older version and counts as no attempt of the new one: a finish, release or bury with
+///    history goes on. An add with a lower revision than the stored one is [`Refusal::OlderRevision`]; with an equal one it is
+///    [`Added::Replayed`]. A reserved job keeps its reservation, but it is then one of an older version and counts as no attempt of the new one: a finish, release or bury with
 ///    its receipt is [`Refusal::Replaced`] and ends it, as do its deadline and a cancellation, and then the new job waits for its
 ///    due time. A touch with it is refused as well and ends nothing.
 #[async_trait]
@@ -230,9 +231,9 @@ pub trait Store: TopicStore + ScheduleStore + std::fmt::Debug + 'static {
     /// lists of the states would miss a job that moves to a list that was walked already.
     async fn purge(&self, topic: &Topic, cursor: Option<PurgeCursor>, limit: usize) -> Result<PurgeSlice>;
 
-    /// Reads everything that is set for topics, then every schedule, then every remembered id, then every job, whole. A schedule, id or job that is there from the
-    /// call until the last page is on exactly one page, as it was at one moment since the call; one whose due time has passed may be shown as ready before a
-    /// promotion. On the embedded engine all pages are of one moment.
+    /// Reads everything that is set for topics, then every schedule, then every remembered id, then every job, whole. A schedule,
+    /// id or job that is there from the call until the last page is on exactly one page, as it was at one moment since the call;
+    /// one whose due time has passed may be shown as ready before a promotion. On the embedded engine all pages are of one moment.
     async fn records(&self) -> Result<Box<dyn RecordReader>>;
 
     /// Stores jobs as they are in another store: state, times, attempts, reservation and fingerprint included. A delayed job
@@ -240,7 +241,9 @@ pub trait Store: TopicStore + ScheduleStore + std::fmt::Debug + 'static {
     /// another one under its id, stays as it is.
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>>;
 
-    /// Remembers ids as they are remembered in another store, unless a later end of a job with the id is remembered.
+    /// Remembers ids as they are remembered in another store. An id whose window has passed counts as there. One of which a later
+    /// end is remembered stays as it is, and one that would be the first to be forgotten is not stored when there are too many:
+    /// [`Put::Differs`].
     async fn put_remembered(&self, ids: Vec<RememberedId>) -> Result<Vec<Put>>;
 
     /// What the processes of this store leave for each other.

@@ -182,7 +182,7 @@ pub trait Movable: TopicStore + ScheduleStore {
     /// As [`Store::put_remembered`](super::Store::put_remembered).
     async fn put_remembered(&self, ids: Vec<RememberedId>) -> Result<Vec<Put>>;
 
-    /// Deletes jobs in any state.
+    /// Deletes jobs in any state. Their ids are not remembered.
     async fn delete(&self, ids: Vec<JobId>) -> Result<()>;
 }
 

@@ -55,6 +55,8 @@ pub enum StepAction {
     Patch(Patch),
     /// Deletes a job in any state.
     Delete,
+    /// The same, and its id is not remembered: for a mover, whose other store has the job.
+    Discard,
     /// Changes a job that a list showed, if it is still as it was seen, and the change [applies](JobChange::applies_to) to its
     /// state.
     Change {
@@ -82,6 +84,7 @@ impl StepAction {
             Self::Requeue(_) => "requeue",
             Self::Patch(_) => "patch",
             Self::Delete => "delete",
+            Self::Discard => "discard",
             Self::Change { .. } => "change",
         }
     }
@@ -187,6 +190,9 @@ pub trait Steps {
         ids: Vec<JobId>,
     ) -> impl Future<Output = Result<Vec<Outcome<Topic>>>> + Send;
 
+    /// Makes a [`StepAction::Discard`] for each job of any topic.
+    fn discard(&self, ids: Vec<JobId>) -> impl Future<Output = Result<()>> + Send;
+
     /// Makes a [`StepAction::Change`] for each job. Returns whether each was still as seen, and so was changed.
     fn change(
         &self,
@@ -266,6 +272,11 @@ impl<S: Store + ?Sized> Steps for S {
         let step = |id| Step { id, scope: scope.clone(), action: StepAction::Delete, by: None };
         let outcomes = self.apply(ids.into_iter().map(step).collect()).await?.into_iter();
         outcomes.map(|outcome| transposed(outcome.map(Applied::into_topic))).collect()
+    }
+
+    async fn discard(&self, ids: Vec<JobId>) -> Result<()> {
+        let steps = ids.into_iter().map(|id| Step::unscoped(id, StepAction::Discard, None));
+        self.apply(steps.collect()).await.map(drop)
     }
 
     async fn change(&self, jobs: Vec<ChangeJob>, by: Option<&Actor>) -> Result<Vec<bool>> {

@@ -202,7 +202,8 @@ impl Import<'_> {
             let ids: Vec<_> = remembered.iter().map(|remembered| remembered.id.clone()).collect();
             let put = self.store.put_remembered(remembered).await.map_err(|error| self.unstored(&error))?;
             for (id, put) in ids.iter().zip(put) {
-                let differs = format!("id {id}: a later end of a job with this id is remembered");
+                let differs =
+                    format!("id {id}: a later end of its job is remembered, or there are too many ids");
                 self.count(put, |done| &mut done.remembered, &differs, watcher);
             }
         }

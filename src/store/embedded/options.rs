@@ -28,7 +28,7 @@ pub struct Options {
     pub ballast_bytes: u64,
     /// How long dead letters are kept; `None` for ever.
     pub dead_retention: Option<Duration>,
-    /// Most ids of jobs that are gone that are remembered.
+    /// Maximum number of remembered ids.
     pub dedup_max: u64,
     /// The time without an operation after which unused space is returned to the file system.
     pub idle_after: Duration,

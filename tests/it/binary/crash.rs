@@ -95,6 +95,43 @@ fn acknowledged_changes_survive_kill_9_under_load() {
     acknowledged.check(&Server::serve(&[], &[], directory.path()));
 }
 
+/// With the default settings: a newer version waits for the holder of the older one, and a finished id is remembered, also after a
+/// kill between each call and the next.
+#[test]
+fn versions_and_remembered_ids_survive_kill_9() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let restarted = || Server::serve(&[], &[], directory.path());
+    let call_and_kill = |method: &str, target: &str, body: &str| {
+        let mut server = restarted();
+        let response = server.call(method, target, body);
+        server.kill();
+        response
+    };
+    let version = |revision: u8| {
+        format!(r#"{{"topic":"t","id":"a","revision":{revision},"if_exists":"replace","body":{revision}}}"#)
+    };
+    assert_eq!(call_and_kill("PUT", "/topics/t", r#"{"dedup":"1h"}"#).status, 200);
+    assert_eq!(call_and_kill("POST", "/jobs", &version(1)).status, 201);
+    let older = call_and_kill("GET", "/topics/t/pop?ttr=10m", "").json()["receipt"].clone();
+    assert_eq!(call_and_kill("POST", "/jobs", &version(2)).status, 200);
+    assert_eq!(call_and_kill("GET", "/topics/t/pop", "").status, 204, "its older version is held");
+    let finish = |receipt: &serde_json::Value| {
+        let target = format!("/jobs/a/finish?receipt={}", receipt.as_str().expect("a receipt"));
+        call_and_kill("POST", &target, "")
+    };
+    let refused = finish(&older);
+    assert_eq!((refused.status, refused.json()["code"].as_str()), (409, Some("job_replaced")));
+    let newer = call_and_kill("GET", "/topics/t/pop?ttr=10m", "").json();
+    assert_eq!((&newer["body"], &newer["attempt"]), (&2.into(), &1.into()));
+    assert_eq!(finish(&newer["receipt"]).status, 204);
+    let repeat = call_and_kill("POST", "/jobs", &version(2));
+    assert_eq!((repeat.status, repeat.json()["state"].as_str()), (200, Some("finished")));
+    let stale = call_and_kill("POST", "/jobs", &version(1));
+    assert_eq!((stale.status, stale.json()["code"].as_str()), (409, Some("stale_revision")));
+    let verified = run(&["verify"], directory.path());
+    assert!(verified.status.success(), "{}", stdout(&verified));
+}
+
 /// A bulk operation has no state of its own to lose: each job is as it was, or as the operation wanted it.
 #[test]
 fn a_kill_in_the_middle_of_a_bulk_operation_leaves_each_job_changed_or_not() {

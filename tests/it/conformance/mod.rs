@@ -21,6 +21,7 @@ mod outlets;
 mod pages;
 mod patching;
 mod pausing;
+mod racing_versions;
 mod rates;
 mod records;
 mod remembering;

@@ -1,8 +1,8 @@
 //! Jobs that are replaced while a worker holds the older version: until when it is in the way, and what its receipt still does.
 
 use linger::{
-    job::{Receipt, State},
-    store::{AddJob, Put, Refusal, Release, Reservation, Steps, Store},
+    job::{Body, Receipt, State},
+    store::{AddJob, FinishJob, Put, Refusal, Release, Reservation, Steps, Store},
 };
 
 use super::replacing::{counts, finish_a, get_a, newer, replace};
@@ -18,6 +18,7 @@ super::on_every_engine! {
     a_late_finish_does_not_outlive_a_replacement,
     a_replaced_job_waits_for_a_restart,
     a_replaced_job_moves_with_its_holder,
+    a_finish_of_an_older_version_keeps_a_large_body,
 }
 
 /// Adds job `a`, reserves it for its TTR of a minute, and replaces it by a version that is due after `wait` seconds.
@@ -167,14 +168,19 @@ async fn a_late_finish_does_not_outlive_a_replacement(fixture: StoreFixture) {
 }
 
 async fn a_replaced_job_waits_for_a_restart(mut fixture: StoreFixture) {
-    let held = hold_and_replace(&*fixture.store, 0).await;
-    let before = get_a(&*fixture.store).await;
-    fixture.reopen().await;
-    let store = &*fixture.store;
-    assert_eq!(get_a(store).await, before);
-    assert_eq!(reserve_any(store).await, None);
-    assert_eq!(finish_a(store, Some(&held.receipt)).await, Err(Refusal::Replaced));
-    assert_eq!(reserve(store).await.job.body, body("2"));
+    for wait in [0, 90] {
+        let held = hold_and_replace(&*fixture.store, wait).await;
+        let before = get_a(&*fixture.store).await;
+        fixture.reopen().await;
+        let store = &*fixture.store;
+        assert_eq!(get_a(store).await, before);
+        assert_eq!(reserve_any(store).await, None);
+        assert_eq!(finish_a(store, Some(&held.receipt)).await, Err(Refusal::Replaced));
+        fixture.advance_and_promote(seconds(wait)).await;
+        let delivered = reserve(store).await;
+        assert_eq!(delivered.job.body, body("2"));
+        assert_eq!(finish_a(store, Some(&delivered.receipt)).await, finished());
+    }
 }
 
 async fn a_replaced_job_moves_with_its_holder(fixture: StoreFixture) {
@@ -186,4 +192,19 @@ async fn a_replaced_job_moves_with_its_holder(fixture: StoreFixture) {
     assert_eq!(all_records(store).await.1, [record]);
     assert_eq!(finish_a(store, Some(&held.receipt)).await, Err(Refusal::Replaced));
     assert_eq!(reserve(store).await.job.body, body("2"));
+}
+
+/// One batch names the job three times: its older version, an unknown job between, and what is left then.
+async fn a_finish_of_an_older_version_keeps_a_large_body(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let large = Body::parse(format!("\"{}\"", "x".repeat(60_000)).into()).expect("a valid body");
+    add(store, job("a")).await;
+    let held = reserve(store).await;
+    replace(store, AddJob { body: large.clone(), ..newer("2", 0) }).await;
+    let item = |name: &str| FinishJob { id: id(name), receipt: Some(held.receipt.clone()) };
+    let outcomes = store.finish(ALL, vec![item("a"), item("b"), item("a")]).await.expect("answers");
+    assert_eq!(outcomes, [Err(Refusal::Replaced), Err(Refusal::Gone), Err(Refusal::Lost)]);
+    let delivered = reserve(store).await;
+    assert_eq!((delivered.job.attempts, &delivered.job.body), (1, &large));
+    assert_eq!(finish_a(store, Some(&delivered.receipt)).await, finished());
 }

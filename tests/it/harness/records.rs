@@ -169,6 +169,8 @@ pub fn full_record(fixture: &StoreFixture, name: &str) -> JobRecord {
     record.job.spec.expiry =
         Some(Expiry { expire: Expire::After(delay(seconds(30))), on_expiry: OnExpiry::Delete });
     record.job.expires_at = Some(record.job.due_at.after(seconds(30)));
+    record.job.spec.dedup = Some(window(604_800));
+    record.job.spec.revision = Some(JobSpec::MAX_REVISION);
     record.other.set(Tag(100), Some(b"of a later version"));
     record.other.set(Tag(250), Some(b"\0\xff"));
     record

@@ -145,7 +145,7 @@ async fn a_second_import_completes_the_first_and_names_what_differs() {
         let expected = [
             "topic paused: other settings are there",
             "schedule paused: another schedule with this name is there",
-            "id deleted: a later end of a job with this id is remembered",
+            "id deleted: a later end of its job is remembered, or there are too many ids",
             "job job-007: another job with this id is there",
         ];
         assert_eq!(named, expected);

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use super::EmbeddedStore;
 use crate::clock::SystemClock;
-use crate::job::{JobId, RememberedId, TopicFilter};
+use crate::job::{JobId, RememberedId};
 use crate::store::{
     ClockOffsets, Error, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ServerSet, Steps, Store,
     embedded::rows::meta::StoreId,
@@ -67,6 +67,6 @@ impl Movable for EmbeddedStore {
     }
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<()> {
-        Steps::delete(self, &TopicFilter::ALL, ids).await.map(drop)
+        Steps::discard(self, ids).await
     }
 }

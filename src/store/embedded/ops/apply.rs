@@ -35,7 +35,8 @@ fn apply_one(txn: &mut WriteTxn<'_>, step: &Step) -> Attempted<Applied> {
         StepAction::Postpone(receipt, delay) => hold::postpone(txn, scope, id, receipt, *delay),
         StepAction::Requeue(requeue) => change::requeue(txn, scope, id, *requeue, by),
         StepAction::Patch(patch) => change::patch(txn, scope, id, patch, by),
-        StepAction::Delete => change::delete(txn, scope, id),
+        StepAction::Delete => change::delete(txn, scope, id, true),
+        StepAction::Discard => change::delete(txn, scope, id, false),
         StepAction::Change { topic, state, moment, change } => {
             if !change::is_as_seen(txn, scope, id, (topic, *state, *moment))? || !change.applies_to(*state) {
                 return Err(Refusal::NotAsSeen.into());
@@ -48,7 +49,7 @@ fn apply_one(txn: &mut WriteTxn<'_>, step: &Step) -> Attempted<Applied> {
 /// What an action needs at most.
 fn most_space(action: &StepAction) -> Option<SpaceNeed> {
     match action {
-        StepAction::Touch(..) | StepAction::Cancel(_) | StepAction::Delete => None,
+        StepAction::Touch(..) | StepAction::Cancel(_) | StepAction::Delete | StepAction::Discard => None,
         StepAction::Release(..) | StepAction::Bury(..) | StepAction::Postpone(..) => Some(SpaceNeed::Rewrite),
         StepAction::Requeue(_) | StepAction::Patch(_) => Some(SpaceNeed::Growth),
         StepAction::Change { change, .. } => match change {

@@ -14,7 +14,7 @@ use crate::{
         embedded::{
             disk::disk_space::SpaceNeed,
             rows::{
-                codec::{Record, RecordHead},
+                codec::Record,
                 db::{SqlResult, Table},
             },
         },
@@ -69,14 +69,17 @@ pub(super) fn patch(
     Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record))))
 }
 
-/// See [`StepAction::Delete`](crate::store::StepAction::Delete).
-pub(super) fn delete(txn: &mut WriteTxn<'_>, scope: &TopicFilter, id: &JobId) -> Attempted<Applied> {
+/// See [`StepAction::Delete`](crate::store::StepAction::Delete) and [`StepAction::Discard`](crate::store::StepAction::Discard).
+pub(super) fn delete(
+    txn: &mut WriteTxn<'_>,
+    scope: &TopicFilter,
+    id: &JobId,
+    remembers: bool,
+) -> Attempted<Applied> {
     let found = txn.find_head(scope, id)?.ok_or(Refusal::Gone)?;
-    remember(txn, &found.content, IdEnd::Deleted)?;
-    delete_found(txn, found)
-}
-
-fn delete_found(txn: &mut WriteTxn<'_>, found: FoundJob<RecordHead>) -> Attempted<Applied> {
+    if remembers {
+        remember(txn, &found.content, IdEnd::Deleted)?;
+    }
     txn.remove(found.hash, found.job_ref)?;
     Ok(Applied::Done { topic: found.content.topic })
 }
@@ -139,10 +142,7 @@ pub(super) fn change_seen(
 ) -> Attempted<Applied> {
     let all = &TopicFilter::ALL;
     let changed = match change {
-        JobChange::Delete => {
-            let found = txn.find_head(all, id)?.ok_or(Refusal::Gone)?;
-            delete_found(txn, found)
-        }
+        JobChange::Delete => delete(txn, all, id, false),
         JobChange::Requeue(change) => requeue(txn, all, id, *change, by),
         JobChange::Reschedule(due) => patch(txn, all, id, &Patch { due: Some(*due), ..Patch::default() }, by),
     };

@@ -12,8 +12,10 @@ use crate::{
     },
 };
 
-/// Ids that are forgotten beside each one that is remembered, so that their number does not grow.
+/// Lapsed ids that are removed with each new one, so that their number does not grow.
 const FORGOTTEN_BESIDE: u64 = 4;
+/// Most ids beyond the limit that one step removes, so that no step takes long.
+const FORGOTTEN_AT_ONCE: u64 = 1_000;
 
 /// Remembers the id of a job that ends, if its topic wants that. Without the disk space for it, the job ends all the same, and this
 /// is counted.
@@ -41,7 +43,7 @@ fn store(txn: &mut WriteTxn<'_>, remembered: &RememberedId) -> SqlResult<()> {
     txn.db.forget_until(txn.now.rounded_down, FORGOTTEN_BESIDE)?;
     txn.db.remember(remembered)?;
     let most = txn.options.dedup_max.max(1);
-    let excess = txn.db.remembered_count().saturating_sub(most);
+    let excess = txn.db.remembered_count().saturating_sub(most).min(FORGOTTEN_AT_ONCE);
     if excess > 0 {
         txn.effects.forgotten_early += txn.db.forget_until(Timestamp::MAX, excess)?;
     }
@@ -69,14 +71,21 @@ fn outcome(job: &AddJob, stored: RememberedId) -> Option<Outcome<Added>> {
     if job.if_exists != IfExists::Keep {
         return match (job.spec.revision, stored.revision) {
             (Some(new), Some(old)) if new < old => Some(Err(Refusal::OlderRevision { stored: old })),
-            (Some(new), Some(old)) if new == old && stored.end == IdEnd::Finished => {
-                Some(Ok(Added::FinishedBefore(stored)))
-            }
+            (Some(new), Some(old)) if new == old => Some(match stored.end {
+                IdEnd::Finished => Ok(Added::FinishedBefore(stored)),
+                IdEnd::Deleted => Err(Refusal::EndedBefore(stored)),
+            }),
             (Some(_) | None, _) => None,
         };
     }
     let is_repeat = stored.end == IdEnd::Finished && stored.fingerprint == job.fingerprint;
     Some(if is_repeat { Ok(Added::FinishedBefore(stored)) } else { Err(Refusal::EndedBefore(stored)) })
+}
+
+/// Whether there are as many ids as may be, and the windows of all others end later.
+fn has_no_room_for(txn: &WriteTxn<'_>, remembered: &RememberedId) -> SqlResult<bool> {
+    let is_full = txn.db.remembered_count() >= txn.options.dedup_max.max(1);
+    Ok(is_full && txn.db.first_to_forget()?.is_some_and(|first| first >= remembered.until))
 }
 
 /// See [`crate::store::Store::put_remembered`].
@@ -86,6 +95,8 @@ pub(crate) fn put_remembered(txn: &mut WriteTxn<'_>, ids: &[RememberedId]) -> Sq
         let stored = txn.db.remembered(&remembered.id)?;
         let outcome = match stored {
             Some(stored) if stored == *remembered => Put::Exists,
+            _ if remembered.until <= txn.now.rounded_down => Put::Exists,
+            None if has_no_room_for(txn, remembered)? => Put::Differs,
             Some(stored) if stored.ended_at >= remembered.ended_at => Put::Differs,
             Some(_) | None => Put::Done,
         };

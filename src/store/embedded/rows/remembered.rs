@@ -64,6 +64,13 @@ impl Db {
         Ok(read.and_then(ReadRemembered::ok))
     }
 
+    /// When the first window of an id ends.
+    pub fn first_to_forget(&self) -> SqlResult<Option<Timestamp>> {
+        let mut select = self.conn().prepare_cached("SELECT min(until_ms) FROM remembered")?;
+        let first = select.query_row([], |row| row.get::<_, Option<i64>>(0))?;
+        Ok(first.map(Timestamp::from_millis))
+    }
+
     /// How many ids are remembered, counted anew.
     pub fn count_remembered(&self) -> SqlResult<u64> {
         let count: i64 = self.conn().query_row("SELECT count(*) FROM remembered", [], |row| row.get(0))?;

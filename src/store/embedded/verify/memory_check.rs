@@ -84,13 +84,16 @@ fn check_state(
     let name = || format!("job {} at {key:?}", record.head.id);
     findings.check(key.slot() >= due_at, || format!("{} is stored before its due time {due_at}", name()));
     let delayed = state.delayed.contains(key);
-    let states = [delayed, state.ready.contains_key(&key), memory.lease(key).is_some()];
+    let lease = memory.lease(key);
+    let states = [delayed, state.ready.contains_key(&key), lease.is_some()];
     let states = states.into_iter().filter(|is_in_state| *is_in_state).count();
     findings.check(states == 1, || format!("{} is in {states} states in memory", name()));
     // Only the machine's clock tells whether a moment has come, and this check does not read it.
     let may_be_ready = due_at <= now.rounded_up || key.kind() == DueKind::Moment;
+    // A version that waits for the holder of an older one was not made ready.
+    let waits = delayed || lease.is_some_and(Lease::is_of_older);
     findings
-        .check(delayed || may_be_ready, || format!("{} was made ready before its due time {due_at}", name()));
+        .check(waits || may_be_ready, || format!("{} was made ready before its due time {due_at}", name()));
 }
 
 /// Checks counts, reservations and settings, which can only be compared as a whole.

@@ -1,10 +1,10 @@
 //! Verification of a store in use: every record is sound and is in memory exactly once, every entry of memory has
-//! a record, every count is right, every schedule and what is remembered of each id are
-//! sound.
+//! a record, every count is right, every schedule and what is remembered of each id are sound.
 //!
 //! It runs in steps, each of which sees disk and memory at one moment, so that it delays other operations only for
-//! milliseconds at a time: first the records in slices, then the schedules and the index in slices. Counts and
-//! reservations are compared as a whole in one last step, about half a second for each million jobs.
+//! milliseconds at a time: first the records in slices, then the schedules, the remembered ids and the index in
+//! slices. Counts and reservations are compared as a whole in one last step, about half a second for each million
+//! jobs.
 
 use std::path::Path;
 
@@ -169,7 +169,7 @@ fn check_remembered(db: &Db, after: &[u8], findings: &mut Findings) -> SqlResult
     let mut seen = 0;
     db.for_each_remembered(after, |remembered| {
         if let Err(id) = remembered {
-            findings.add(|| format!("what is remembered of id {id:?} is damaged"));
+            findings.add(|| format!("the remembered id {id:?} is damaged"));
         }
         seen += 1;
         seen < SLICE

@@ -190,7 +190,7 @@ impl Snapshot {
         let last = self.db.for_each_remembered(after, |remembered| {
             match remembered {
                 Ok(remembered) => page.remembered.push(remembered),
-                Err(id) => page.broken.push(format!("what is remembered of id {id:?} is damaged")),
+                Err(id) => page.broken.push(format!("the remembered id {id:?} is damaged")),
             }
             page.remembered.len() + page.broken.len() < PAGE.0
         })?;

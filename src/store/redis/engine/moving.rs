@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::Redis;
-use crate::job::{JobId, RememberedId, TopicFilter};
+use crate::job::{JobId, RememberedId};
 use crate::store::{
     ClockOffsets, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ServerSet, Steps, Store,
     redis::ops::moving,
@@ -52,6 +52,6 @@ impl Movable for Redis {
     }
 
     async fn delete(&self, ids: Vec<JobId>) -> Result<()> {
-        Steps::delete(self, &TopicFilter::ALL, ids).await.map(drop)
+        Steps::discard(self, ids).await
     }
 }

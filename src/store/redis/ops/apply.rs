@@ -57,7 +57,8 @@ impl StepRunner {
     async fn apply_run(&self, run: &[Step]) -> Result<Vec<Outcome<Applied>>> {
         let Some(first) = run.first() else { return Ok(Vec::new()) };
         match &first.action {
-            StepAction::Delete => self.delete(&first.scope, run).await,
+            StepAction::Delete => self.delete(&first.scope, run, self.shards.most_remembered()).await,
+            StepAction::Discard => self.delete(&first.scope, run, 0).await,
             StepAction::Change { .. } => self.change_seen(first.by.as_ref(), run).await,
             StepAction::Cancel(_) => self.cancel(run, Delay::default()).await,
             StepAction::Postpone(_, delay) => self.cancel(run, *delay).await,
@@ -115,6 +116,7 @@ impl StepRunner {
                 self.apply_one(Script::Patch, step, args).await
             }
             StepAction::Delete
+            | StepAction::Discard
             | StepAction::Change { .. }
             | StepAction::Cancel(_)
             | StepAction::Postpone(..) => unreachable!("these share calls"),
@@ -191,7 +193,9 @@ impl StepRunner {
 /// Whether two steps that follow each other are applied together: in shared calls, or each in its own.
 fn belong_together(one: &Step, other: &Step) -> bool {
     match (&one.action, &other.action) {
-        (StepAction::Delete, StepAction::Delete) => one.scope == other.scope,
+        (StepAction::Delete, StepAction::Delete) | (StepAction::Discard, StepAction::Discard) => {
+            one.scope == other.scope
+        }
         (StepAction::Change { .. }, StepAction::Change { .. }) => one.by == other.by,
         (StepAction::Cancel(_), StepAction::Cancel(_)) => true,
         (StepAction::Postpone(_, one), StepAction::Postpone(_, other)) => one == other,
@@ -206,9 +210,11 @@ fn has_own_call(action: &StepAction) -> bool {
         | StepAction::Bury(..)
         | StepAction::Requeue(_)
         | StepAction::Patch(_) => true,
-        StepAction::Delete | StepAction::Change { .. } | StepAction::Cancel(_) | StepAction::Postpone(..) => {
-            false
-        }
+        StepAction::Delete
+        | StepAction::Discard
+        | StepAction::Change { .. }
+        | StepAction::Cancel(_)
+        | StepAction::Postpone(..) => false,
     }
 }
 

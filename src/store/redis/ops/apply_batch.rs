@@ -34,22 +34,27 @@ struct SharedCalls<A> {
     add_args: A,
     /// Whether the reply also has the milliseconds until each job is due, or -1.
     has_waits: bool,
-    /// Whether the ids of jobs are remembered: the script gets the keys and their limit, and the reply also has the number of ids
+    /// If ids are remembered, how many of each shard. The script also gets the keys for it, and the reply also has the number of ids
     /// that were forgotten early.
-    remembers: bool,
+    remembers: Option<i64>,
     /// The refusal for a job that is gone.
     gone: Refusal,
 }
 
 impl StepRunner {
-    /// Deletes jobs of one scope.
-    pub(super) async fn delete(&self, scope: &TopicFilter, steps: &[Step]) -> Result<Vec<Outcome<Applied>>> {
+    /// Deletes jobs of one scope. Each shard remembers `most` ids; with 0, those of these jobs are not remembered.
+    pub(super) async fn delete(
+        &self,
+        scope: &TopicFilter,
+        steps: &[Step],
+        most: i64,
+    ) -> Result<Vec<Outcome<Applied>>> {
         let calls = &SharedCalls {
             script: Script::Delete,
             first_arg: encode_scope(scope).into(),
             add_args: |call: ScriptCall, step: &Step| call.arg(step.id.as_str()),
             has_waits: false,
-            remembers: true,
+            remembers: Some(most),
             gone: Refusal::Gone,
         };
         let started_us = self.shards.context().now_us();
@@ -71,7 +76,7 @@ impl StepRunner {
             first_arg: by.map_or("", Actor::as_str).into(),
             add_args: add_seen,
             has_waits: true,
-            remembers: false,
+            remembers: None,
             gone: Refusal::NotAsSeen,
         };
         let started_us = self.shards.context().now_us();
@@ -109,8 +114,8 @@ impl StepRunner {
             let known: Vec<&Outlet> = outlets.iter().collect();
             let call = self.shards.change(calls.script, shard, Some(&slot), &known).started_at(started_us);
             let mut call = call.arg(calls.first_arg.clone());
-            if calls.remembers {
-                call = self.shards.with_remembered(call, shard).arg(self.shards.most_remembered());
+            if let Some(most) = calls.remembers {
+                call = self.shards.with_remembered(call, shard).arg(most);
             }
             let call = left.iter().fold(call, |call, (_, step)| (calls.add_args)(call, step));
             let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
@@ -118,7 +123,7 @@ impl StepRunner {
             if has_many_stale_entries {
                 known.into_iter().for_each(|outlet| self.compaction.request(shard, outlet));
             }
-            if calls.remembers {
+            if calls.remembers.is_some() {
                 self.shards.context().metrics.ids_not_kept(0, reply.count()?);
             }
             let mut moved = Vec::new();

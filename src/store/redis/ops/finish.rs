@@ -20,7 +20,7 @@ use crate::{
                 batch::{BatchCall, CallBatcher},
                 compaction::Compaction,
                 notifier::Notifier,
-                shards::Shards,
+                shards::{OUTLET_CHANGES_LIMIT, Shards, outlet_keeps_changing},
             },
             keys::Shard,
             reply::{Reply, code, unexpected},
@@ -106,43 +106,55 @@ impl BatchCall for FinishCall {
             }
         }
         if !rare.is_empty() {
-            finished.extend(self.finish_rare(shard, rare, &outlets, since_us).await?);
+            finished.extend(self.finish_rare(shard, rare, outlets, since_us).await?);
         }
         Ok(in_order(count, vec![finished]))
     }
 }
 
 impl FinishCall {
-    /// Finishes jobs of these outlets, unless they have changed since: by receipts of reservations that have timed out or are of an
-    /// older version, or so that their ids are remembered.
+    /// Finishes jobs, which were of these outlets, unless they have changed since: by receipts of reservations that have timed out or are of an
+    /// older version, or of jobs whose ids are to be remembered.
     async fn finish_rare(
         &self,
         shard: Shard,
         items: Indexed<ScopedFinish>,
-        outlets: &BTreeSet<Outlet>,
+        mut outlets: BTreeSet<Outlet>,
         since_us: i64,
     ) -> Result<Indexed<Outcome<Finished>>> {
-        let slot = self.shards.replay_slots.acquire(shard);
-        let known: Vec<&Outlet> = outlets.iter().collect();
-        let call = self.shards.change(Script::FinishRare, shard, Some(&slot), &known).started_at(since_us);
-        let call = self.shards.with_remembered(call, shard).arg(self.shards.most_remembered());
-        let call = items.iter().fold(call, |call, (_, item)| item.add_to(call).arg(item.scope.clone()));
-        let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
-        if reply.int()? == 1 {
-            known.into_iter().for_each(|outlet| self.compaction.request(shard, outlet));
-        }
-        self.shards.context().metrics.ids_not_kept(0, reply.count()?);
-        let outcome = |(index, _)| {
-            let outcome = match (reply.int()?, reply.optional_name()?) {
-                (code::REPLACED, Some(outlet)) => {
-                    self.notifier.waits_again(&outlet, shard);
-                    Err(Refusal::Replaced)
+        let (mut finished, mut left) = (Vec::with_capacity(items.len()), items);
+        for _ in 0..OUTLET_CHANGES_LIMIT {
+            let slot = self.shards.replay_slots.acquire(shard);
+            let known: Vec<&Outlet> = outlets.iter().collect();
+            let call =
+                self.shards.change(Script::FinishRare, shard, Some(&slot), &known).started_at(since_us);
+            let call = self.shards.with_remembered(call, shard).arg(self.shards.most_remembered());
+            let call = left.iter().fold(call, |call, (_, item)| item.add_to(call).arg(item.scope.clone()));
+            let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
+            if reply.int()? == 1 {
+                known.into_iter().for_each(|outlet| self.compaction.request(shard, outlet));
+            }
+            self.shards.context().metrics.ids_not_kept(0, reply.count()?);
+            let mut moved = Vec::new();
+            for (index, item) in left {
+                match (reply.int()?, reply.optional_name()?) {
+                    (code::REPLACED, Some(outlet)) => {
+                        self.notifier.waits_again(&outlet, shard);
+                        finished.push((index, Err(Refusal::Replaced)));
+                    }
+                    (code::MOVED, Some(outlet)) => {
+                        outlets.insert(outlet);
+                        moved.push((index, item));
+                    }
+                    (code, outlet) => finished.push((index, decode_outcome(code, outlet)?)),
                 }
-                (code, outlet) => decode_outcome(code, outlet)?,
-            };
-            Ok((index, outcome))
-        };
-        items.into_iter().map(outcome).collect()
+            }
+            if moved.is_empty() {
+                return Ok(finished);
+            }
+            left = moved;
+        }
+        Err(outlet_keeps_changing())
     }
 }
 

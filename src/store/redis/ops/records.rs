@@ -143,7 +143,7 @@ impl ShardRecords {
                 },
                 HashOfShard::Remembered(_) => match name.and_then(|name| RememberedId::decode(name, &raw)) {
                     Some(remembered) => page.remembered.push(remembered),
-                    None => page.broken.push(format!("what is remembered of id {text:?} cannot be read")),
+                    None => page.broken.push(format!("the remembered id {text:?} cannot be read")),
                 },
             }
         }

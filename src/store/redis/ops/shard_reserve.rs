@@ -58,6 +58,13 @@ impl ShardReserver {
             self.canceller.cancel_unseen(outlet, &granted).await;
             return Err(not_durable());
         }
+        // Only if the reply to an earlier run of the script was lost, and the job was replaced before this run: the newer version waits
+        // for the end of a reservation that no client has seen.
+        let (replaced, granted): (Vec<_>, Vec<_>) =
+            granted.into_iter().partition(|grant| grant.job.waits_for_older());
+        if !replaced.is_empty() {
+            self.canceller.cancel_unseen(outlet, &replaced).await;
+        }
         if let Some(first_end) = granted.iter().filter_map(|grant| grant.job.reserved_until()).min() {
             self.notifier.due_in(first_end.since(now));
         }

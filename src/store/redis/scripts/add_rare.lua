@@ -1,10 +1,10 @@
 #!lua
--- Adds jobs, of which some replace those with their ids, and some have ids that may be remembered. When memory is full the whole call is refused, before anything is
--- written.
+-- Adds jobs, of which some replace those with their ids, and some have ids that may be remembered. When memory is full the whole
+-- call is refused, before anything is written.
 --
--- ARGV[A..] per job its id, its record (`adding.lua`), and '' or, when it replaces a job, a '+' and who asks for it
+-- ARGV[A..] per job its id, its record (`adding.lua`), and '', or '+' and the actor when the add replaces a job
 -- Reply     { set aside, 1 when a list should be compacted, per job as in `add.lua`, or 'S' record when it has replaced a job
---           | 'T' created due when it had done so before it was finished or deleted | 'V' revision when that of the stored
+--           | 'T' created due when an earlier run of this call replaced the job, which has ended since | 'V' revision when that of the stored
 --           job is higher | 'M' outlet when the keys of that one are needed | 'F' or 'D' with what is remembered of its id
 --           (`remembering.lua`) }
 
@@ -76,7 +76,8 @@ for i = A, #ARGV, 3 do
     any_saved = any_saved or saved[n] ~= ''
   elseif byte(outcome) == REPLACED_BEFORE then
     local stored = call('HGET', JOBS, ARGV[i])
-    outcome = stored and 'S' .. stored or outcome
+    local job = decode(stored)
+    if job and job.topic == decode(ARGV[i + 1]).topic then outcome = 'S' .. stored end
   end
   reply[n + 1] = outcome
 end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Deletes jobs in any state.
 --
--- ARGV[A..] the caller's scope, most ids that are remembered on this shard, the ids
+-- ARGV[A..] the caller's scope, the maximum number of remembered ids of this shard, the ids
 -- Reply     { 1 when a list should be compacted, ids forgotten early, per job a code and an outlet ('' when gone) }
 if REPLAY then return REPLAY end
 check_keys()

@@ -17,8 +17,7 @@ for i = A + 1, #ARGV, step do
   local head = not is_finished[id] and head_in_scope(JOBS, step == 3 and ARGV[i + 2] or '', id)
   local code = OK
   local ends, outlet, length, tag = parse_head(head, RESERVED)
-  -- A record that is not of the common form is decoded in full. So is one whose attempts are 0, or
-  -- whose id is remembered.
+  -- A record that is not of the common form is decoded in full. So is one whose attempts are 0, or whose id is remembered.
   if tag ~= LEASE or length < 31 or receipt ~= sub(head, ends + 4, ends + 19) or byte(head, 2) >= IS_REMEMBERED
     or (byte(head, 16) == 0 and sub(head, 13, 16) == NEVER) then
     local job = decode(head)

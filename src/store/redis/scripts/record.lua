@@ -71,7 +71,9 @@ local function decode(raw)
     local tag, size = unpack('>BI2', raw, at)
     local following = at + 3 + size
     if tag <= last or following > body_at then return nil end
-    if tag <= HISTORY or tag == EXPIRY or (tag >= EXPIRES_AT and tag <= DEDUP) then values[tag] = sub(raw, at + 3, following - 1) end
+    if tag <= HISTORY or tag == EXPIRY or (tag >= EXPIRES_AT and tag <= DEDUP) then
+      values[tag] = sub(raw, at + 3, following - 1)
+    end
     if tag > HISTORY and last <= HISTORY then job.others = sub(raw, at, body_at - 1) end
     at, last = following, tag
   end

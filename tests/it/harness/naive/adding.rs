@@ -93,8 +93,12 @@ impl Naive {
         Some(match (add.spec.revision, found.revision) {
             _ if !same_topic => Err(Refusal::EndedBefore(found)),
             (Some(new), Some(stored)) if replaces && new < stored => Err(Refusal::OlderRevision { stored }),
-            (Some(new), Some(stored)) if replaces && new == stored && finished => {
-                Ok(Added::FinishedBefore(found))
+            (Some(new), Some(stored)) if replaces && new == stored => {
+                if finished {
+                    Ok(Added::FinishedBefore(found))
+                } else {
+                    Err(Refusal::EndedBefore(found))
+                }
             }
             _ if replaces => return None,
             _ if finished && found.fingerprint == add.fingerprint => Ok(Added::FinishedBefore(found)),

@@ -18,6 +18,7 @@ impl Naive {
                 }
                 Self::delete_one(&mut content, scope, id)
             }
+            StepAction::Discard => Self::delete_one(&mut content, scope, id),
             StepAction::Requeue(requeue) => self.requeue_one(&mut content, scope, id, *requeue, by.as_ref()),
             StepAction::Patch(patch) => self.patch_one(&mut content, scope, id, patch, by.as_ref()),
             StepAction::Change { topic, state, moment, change } => {

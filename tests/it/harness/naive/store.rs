@@ -194,6 +194,7 @@ impl Store for Naive {
         let mut content = self.content();
         let put = |given: RememberedId| match content.remembered.get(&given.id) {
             Some(stored) if *stored == given => Put::Exists,
+            _ if given.until <= self.clock.now() => Put::Exists,
             Some(stored) if stored.ended_at >= given.ended_at => Put::Differs,
             Some(_) | None => {
                 content.remembered.insert(given.id.clone(), given);

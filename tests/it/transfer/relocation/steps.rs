@@ -23,11 +23,16 @@ async fn every_engine_moves_to_every_other() {
         assert!(copy(&source, &*target.movable).await.expect("copies").changed_nothing());
         // What the next pass finds: of jobs and schedules one that is gone, one that changed and a new one, and other settings.
         source.set_fence(true).await;
-        let gone = jobs.remove(10);
-        jobs[20].job.attempts += 1;
+        let gone = jobs.remove(14);
+        jobs[23].job.attempts += 1;
+        // The target does not remember their ids as those of deleted jobs.
+        assert!(
+            [&gone, &jobs[23]].iter().all(|record| record.job.spec.dedup.is_some()),
+            "they have a window"
+        );
         let fixture = StoreFixture::new(Engine::Naive).await;
         jobs.push(record(&fixture, "new"));
-        let changed = [jobs[20].clone(), jobs[699].clone()];
+        let changed = [jobs[23].clone(), jobs[699].clone()];
         source.movable.delete(vec![gone.job.id, changed[0].job.id.clone()]).await.expect("deletes");
         source.movable.put(changed.to_vec()).await.expect("puts");
         let paused = TopicRecord { topic: topics[1].topic.clone(), ..topic_record("other") };
