@@ -33,10 +33,10 @@ pub(super) struct AddArgs {
     /// Id of the job: a second add of the same job with the same id adds nothing [default: a new one]
     #[arg(long)]
     id: Option<String>,
-    /// Put the job in the place of one of the topic with this id
+    /// Replace the job of this topic that has this id, if there is one
     #[arg(long, requires = "id")]
     replace: bool,
-    /// Number of this version: --replace then only replaces lower ones
+    /// Revision of the job: --replace then replaces only a job with a lower one or none
     #[arg(long, value_name = "NUMBER", requires = "id")]
     revision: Option<u64>,
     #[command(flatten)]
@@ -111,7 +111,7 @@ pub(super) fn print_added(session: &Session, response: &Response) -> Result<Exit
     if let Ok(Added::Finished(_)) = Added::read(response) {
         session.print(response, |FinishedJob { id, ended, .. }: FinishedJob| {
             let since = session.wording().since(ended.at);
-            format!("{id}  finished {since} ago  (was done already, and its topic remembers that)")
+            format!("{id}  finished {since} ago  (was finished before; nothing was added)")
         })?;
         return Ok(Exit::Done);
     }
@@ -121,7 +121,7 @@ pub(super) fn print_added(session: &Session, response: &Response) -> Result<Exit
         let wording = if is_new { Wording::new(job.created_at) } else { session.wording() };
         let repeat = match response.status {
             201 => "",
-            _ if response.is_replacement() => "  (in place of an older version)",
+            _ if response.is_replacement() => "  (replaced an older version)",
             _ => "  (was there already)",
         };
         format!("{}{repeat}", wording.job(&job))

@@ -85,7 +85,7 @@ impl Wording {
                 parts.push(format!("until {}", self.moment(until)));
                 parts.extend(job.reserved_by.as_deref().map(by));
                 if job.attempts == 0 {
-                    parts.push("(an older version)".to_owned());
+                    parts.push("(its worker has an older version)".to_owned());
                 }
             }
             ("dead", _, Some(_)) => return self.dead(job),

@@ -42,7 +42,7 @@ pub struct EmbeddedSettings {
     pub ballast_bytes: u64,
     /// How long dead letters are kept; `None` keeps them forever.
     pub dead_retention: Option<Duration>,
-    /// Most ids of jobs that are gone that are remembered.
+    /// Maximum number of remembered ids.
     pub dedup_max: u64,
 }
 

@@ -56,7 +56,7 @@ impl Limits {
     }
 }
 
-/// Most ids of jobs that are gone that are remembered.
+/// Maximum number of remembered ids.
 pub(super) fn dedup_max(reader: &mut Reader<'_>) -> u64 {
     reader.count("queue.dedup_max", 1, 100_000_000)
 }

@@ -99,7 +99,7 @@ pub struct RedisSettings {
     pub wait_timeout: Duration,
     /// How long dead letters are kept; `None` keeps them forever.
     pub dead_retention: Option<Duration>,
-    /// Most ids of jobs that are gone that are remembered, over all shards.
+    /// Maximum number of remembered ids, over all shards.
     pub dedup_max: u64,
 }
 

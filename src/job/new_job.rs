@@ -45,8 +45,8 @@ pub struct NewJob {
 }
 
 impl NewJob {
-    /// Hashes every field of the job except the id and the trace context, with XXH3-128 over length-prefixed fields. A repeat is sent
-    /// in another span. The hash protects clients from their own mistakes, not from an attacker.
+    /// Hashes every field of the job except the id and the trace context, with XXH3-128 over length-prefixed fields. A repeat is
+    /// sent in another span. The hash protects clients from their own mistakes, not from an attacker.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let mut hash = xxhash_rust::xxh3::Xxh3::new();

@@ -22,7 +22,7 @@ pub struct JobSpec {
     pub late_finish: bool,
     /// From when on it is not delivered any more.
     pub expiry: Option<Expiry>,
-    /// The client's number of this version, at most [`MAX_REVISION`](Self::MAX_REVISION). An add that replaces the job with a lower one is out of date.
+    /// The client's number of this version, at most [`MAX_REVISION`](Self::MAX_REVISION). A lower one does not replace it.
     pub revision: Option<u64>,
     /// For how long its id is remembered when it is finished or deleted; `None` remembers nothing.
     pub dedup: Option<DedupWindow>,
@@ -54,7 +54,7 @@ impl JobSpec {
     /// The attributes that this version knows completely: an engine may write them anew with a record.
     pub const WHOLE_TAGS: [Tag; 5] =
         [Tag::RETRY, Tag::EXPIRY, Tag::NO_LATE_FINISH, Tag::REVISION, Tag::DEDUP];
-    /// Highest revision: all languages have an integer for it.
+    /// Highest revision: the largest signed 64-bit integer.
     pub const MAX_REVISION: u64 = i64::MAX.unsigned_abs();
 
     /// Reads a spec from a record, whose head has the first three values; `None` when an attribute is malformed.

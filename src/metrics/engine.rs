@@ -45,7 +45,7 @@ impl EngineMetrics {
         );
         registry.register(
             "linger_ids_not_remembered",
-            "Jobs that ended and whose ids could not be remembered, because the store was full",
+            "Finished or deleted jobs whose ids could not be remembered, because the disk was full",
             not_remembered.clone(),
         );
         registry.register(

@@ -30,15 +30,15 @@ pub enum Error {
         shown: Option<Ended>,
     },
     /// The job has a higher revision than the add that was to replace it; nothing changed.
-    #[error("the job has revision {stored}, which is higher than this one: a later version was added before")]
+    #[error("revision {stored} of this job was added before, and it is higher than this one")]
     OlderRevision {
         /// The job's revision.
         stored: u64,
     },
     /// The job was replaced while this receipt held it: the receipt is of an older version.
     #[error(
-        "the job was replaced by a newer version during this reservation; drop this work, the newer version is delivered for \
-         itself"
+        "the job was replaced by a newer version during this reservation; stop this work: the newer version is delivered \
+         separately"
     )]
     JobReplaced,
     /// No job has this id: it is unknown, finished or deleted, and this process does not remember it.
@@ -294,16 +294,16 @@ impl Error {
 
 fn remembered_sentence(shown: Option<&Ended>) -> String {
     let Some(Ended { how, at, .. }) = shown else {
-        return "another job had this id, which is still remembered; choose another id".to_owned();
+        return "another job had this id, and the id is still remembered; choose another id".to_owned();
     };
     match how {
         EndKind::Deleted => format!(
-            "a job with this id was deleted at {at}, and its topic remembers that; to add it all the same, add with \
-             \"if_exists\": \"replace\""
+            "a job with this id was deleted at {at}, and its id is still remembered; to add it again in the same topic, add \
+             with \"if_exists\": \"replace\""
         ),
         EndKind::Finished | EndKind::FinishedLate | EndKind::Expired => format!(
-            "another job with this id was finished at {at}, and its topic remembers ids; choose another id, or add with \
-             \"if_exists\": \"replace\""
+            "another job with this id was finished at {at}, and its id is still remembered; choose another id or, in the \
+             same topic, add with \"if_exists\": \"replace\""
         ),
     }
 }

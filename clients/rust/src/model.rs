@@ -58,7 +58,7 @@ pub struct Job {
     /// How long a reservation lasts.
     #[serde(deserialize_with = "seconds")]
     pub ttr: Duration,
-    /// Reservations so far; 0 in a job that is reserved if its holder has an older version, which it has replaced.
+    /// Reservations so far; 0 while it is reserved by a worker that has an older version.
     pub attempts: u32,
     /// Reservations before it is a dead letter; 0 for no limit.
     pub max_attempts: u32,

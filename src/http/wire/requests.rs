@@ -109,11 +109,11 @@ pub(super) fn job_definition(
     })
 }
 
-/// Whether the job replaces the one with its id, which it must name.
+/// Whether the job replaces the one with its id, which it must have.
 fn replaces(fields: &mut Fields<'_>, id: Option<&JobId>) -> bool {
     let replaces = fields.optional("if_exists", values::if_exists).unwrap_or(false);
     if replaces && id.is_none() && !fields.has("id") {
-        fields.add_fault("if_exists", "needs an id: a job without one replaces no other");
+        fields.add_fault("if_exists", "needs the id of the job to replace");
     }
     replaces
 }

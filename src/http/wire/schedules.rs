@@ -78,7 +78,7 @@ fn read_job(template: &str, pointer: &str, limits: &Limits) -> Result<NewJob, Pr
         fields.refuse(due, "must not be given: the schedule says when its jobs are due");
     }
     for version in ["if_exists", "revision"] {
-        fields.refuse(version, "must not be given: each run is a job of its own");
+        fields.refuse(version, "must not be given: each run adds a new job");
     }
     let job = job_definition(fields, None, &bytes, limits)?;
     if matches!(job.expire, Some(Expire::At(_))) {

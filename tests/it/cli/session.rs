@@ -254,7 +254,7 @@ daily  active  in [..]  report  30 9 * * *  Asia/Tokyo",
     ),
     (
         &["add", "alerts", "2", "--id", "n", "--replace", "--revision", "2"],
-        "n  ready  due [..]  (in place of an older version)",
+        "n  ready  due [..]  (replaced an older version)",
         r#"{"id":"n",[..]"revision":2,[..]"kind":"replaced"[..]"body":2}"#,
     ),
     (
@@ -266,7 +266,7 @@ daily  active  in [..]  report  30 9 * * *  Asia/Tokyo",
     (&["finish", "n"], "n  finished", r#"{"status":204,"id":"n"}"#),
     (
         &["add", "alerts", "2", "--id", "n", "--replace", "--revision", "2"],
-        "n  finished [..] ago  (was done already, and its topic remembers that)",
+        "n  finished [..] ago  (was finished before; nothing was added)",
         r#"{"id":"n","topic":"alerts","state":"finished",[..]}"#,
     ),
 ];

@@ -33,7 +33,7 @@ fn an_add_says_what_it_did_to_an_older_version(language: Language) {
     );
     assert_eq!(lines[6]["unnamed"], "invalid_job", "no id is made for a job that replaces another");
     let detail = lines[6]["detail"].as_str().unwrap_or_default();
-    assert!(detail.starts_with("/if_exists needs an id"), "{detail}");
+    assert!(detail.starts_with("/if_exists needs the id of the job"), "{detail}");
     let item = |id: &str, replayed: bool, replaced: bool, error: Value| json!({ "id": id, "replayed": replayed, "replaced": replaced, "error": error });
     assert_eq!(
         lines[7..],
