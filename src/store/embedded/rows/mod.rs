@@ -37,4 +37,5 @@ pub(super) mod records;
 pub(super) mod remembered;
 pub(super) mod schedules;
 pub(super) mod schema;
+mod text_keys;
 mod topics;

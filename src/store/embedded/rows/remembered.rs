@@ -1,14 +1,12 @@
 //! The statements over the table `remembered`: the ids of jobs that are gone.
 
-use rusqlite::{
-    OptionalExtension, Row, params,
-    types::{ToSqlOutput, ValueRef},
-};
+use rusqlite::{OptionalExtension, Row, params};
 
 use super::{
     checksum::{column_bytes, row_checksum},
     db::{Db, SqlResult},
     schema,
+    text_keys::for_each_row,
 };
 use crate::job::{JobId, RememberedId, Timestamp};
 
@@ -87,17 +85,8 @@ impl Db {
         if !schema::has_remembered(self.conn())? {
             return Ok(None);
         }
-        let mut select = self.conn().prepare_cached(&format!("{COLUMNS} WHERE id > ?1 ORDER BY id"))?;
-        let mut rows = select.query([ToSqlOutput::Borrowed(ValueRef::Text(after))])?;
-        let mut last = after.to_vec();
-        while let Some(row) = rows.next()? {
-            // Damaged ids may be out of order. The position always rises, so that the reading ends.
-            last = last.max(column_bytes(row.get_ref(0)?).unwrap_or_default().to_vec());
-            if !visit(read(row)?) {
-                return Ok((last.as_slice() > after).then_some(last));
-            }
-        }
-        Ok(None)
+        let select = format!("{COLUMNS} WHERE id > ?1 ORDER BY id");
+        for_each_row(self.conn(), &select, after, |row| Ok(visit(read(row)?)))
     }
 }
 

@@ -1,14 +1,12 @@
 //! The statements over the table `schedule`: the schedules, whose text only `job::schedule` reads.
 
-use rusqlite::{
-    OptionalExtension, Row, params,
-    types::{ToSqlOutput, ValueRef},
-};
+use rusqlite::{OptionalExtension, Row, params};
 
 use super::{
     checksum::{column_bytes, row_checksum},
     db::{Db, SqlResult},
     schema,
+    text_keys::for_each_row,
 };
 use crate::{
     job::{ScheduleName, Timestamp},
@@ -69,17 +67,8 @@ impl Db {
         if !schema::has_schedules(self.conn())? {
             return Ok(None);
         }
-        let mut select = self.conn().prepare_cached(&format!("{COLUMNS} WHERE name > ?1 ORDER BY name"))?;
-        let mut rows = select.query([ToSqlOutput::Borrowed(ValueRef::Text(after))])?;
-        let mut last = after.to_vec();
-        while let Some(row) = rows.next()? {
-            // Damaged names may be out of order. The position always rises, so that the reading ends.
-            last = last.max(column_bytes(row.get_ref(0)?).unwrap_or_default().to_vec());
-            if !visit(read(row)?) {
-                return Ok((last.as_slice() > after).then_some(last));
-            }
-        }
-        Ok(None)
+        let select = format!("{COLUMNS} WHERE name > ?1 ORDER BY name");
+        for_each_row(self.conn(), &select, after, |row| Ok(visit(read(row)?)))
     }
 
     /// Up to `limit` schedules whose next moment is `now` or earlier, by that moment.
