@@ -40,7 +40,7 @@ async fn a_held_job_is_replaced_beside_its_holder(fixture: StoreFixture) {
     assert_eq!(get_a(store).await, newer);
     assert_eq!(counts(store).await, [0, 0, 1, 0]);
     fixture.advance_and_promote(seconds(59)).await;
-    assert_eq!(reserve_any(store).await, None, "nobody works beside the holder");
+    assert_eq!(reserve_any(store).await, None, "the holder still has the job");
 }
 
 async fn the_holder_of_an_older_version_ends_its_reservation(fixture: StoreFixture) {

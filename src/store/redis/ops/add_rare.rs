@@ -64,7 +64,7 @@ impl BatchCall for RareAddCall {
             if reply.int()? == 1 {
                 known.into_iter().for_each(|outlet| self.compaction.request(shard, outlet));
             }
-            let mut moved = Vec::new();
+            let (mut done, mut moved) = (Vec::new(), Vec::new());
             for (index, (job, host)) in left {
                 let outcome = reply.bytes()?;
                 if let Some(outlet) = outcome.strip_prefix(b"M") {
@@ -72,13 +72,14 @@ impl BatchCall for RareAddCall {
                     outlets.push(outlet.ok_or_else(|| unexpected("an outlet"))?);
                     moved.push((index, (job, host)));
                 } else {
-                    added.push((index, (decode_outcome(job, &outcome)?, host)));
+                    done.push((index, (decode_outcome(job, &outcome)?, host)));
                 }
             }
+            // Before the next call, which may fail.
+            announce_added(&self.notifier, shard, done.iter().map(|(_, (added, host))| (added, *host)));
+            added.extend(done.into_iter().map(|(index, (outcome, _))| (index, outcome)));
             if moved.is_empty() {
-                let added = in_order(count, vec![added]);
-                announce_added(&self.notifier, shard, added.iter().map(|(added, host)| (added, *host)));
-                return Ok(added.into_iter().map(|(added, _)| added).collect());
+                return Ok(in_order(count, vec![added]));
             }
             outlets.sort_unstable();
             outlets.dedup();
