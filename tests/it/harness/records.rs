@@ -50,8 +50,7 @@ pub async fn all_remembered(store: &dyn Store) -> Vec<RememberedId> {
 }
 
 /// Remembered ids that an export could get wrong: the longest, with the highest revision, of a deleted job.
-pub fn remembered(fixture: &StoreFixture) -> Vec<RememberedId> {
-    let now = fixture.now();
+pub fn remembered(now: Timestamp) -> Vec<RememberedId> {
     let plain = RememberedId {
         id: id("a:+=@~"),
         topic: topic("t"),

@@ -79,7 +79,7 @@ async fn filled(engine: Engine) -> StoreFixture {
         fixture.store.put_topic(topic).await.expect("puts");
     }
     fixture.store.put_schedules(schedules(&fixture)).await.expect("puts");
-    fixture.store.put_remembered(remembered(&fixture)).await.expect("puts");
+    fixture.store.put_remembered(remembered(fixture.now())).await.expect("puts");
     fixture.store.put(jobs).await.expect("puts");
     fixture
 }
@@ -115,7 +115,7 @@ async fn every_engine_takes_the_export_of_every_other() {
             target.verify().await;
             assert!(all_records(&*target.store).await == records(&source, JOBS), "{from:?} to {to:?}");
             assert!(all_schedules(&*target.store).await == schedules(&source), "{from:?} to {to:?}");
-            assert!(all_remembered(&*target.store).await == remembered(&source), "{from:?} to {to:?}");
+            assert!(all_remembered(&*target.store).await == remembered(source.now()), "{from:?} to {to:?}");
         }
     }
 }
@@ -134,7 +134,7 @@ async fn a_second_import_completes_the_first_and_names_what_differs() {
         add(&*target.store, job("job-007")).await;
         let there = vec![schedules(&source).remove(0), schedule("paused", None, "{\"paused\":false}")];
         target.store.put_schedules(there).await.expect("puts");
-        let mut ids = remembered(&source);
+        let mut ids = remembered(source.now());
         ids[1].ended_at = ids[1].ended_at.after(seconds(1));
         target.store.put_remembered(ids.split_off(1)).await.expect("puts");
         let (imported, named) = import(&*target.store, &exported).await;

@@ -10,7 +10,7 @@ mod steps;
 use std::sync::Arc;
 
 use linger::{
-    clock::SystemClock,
+    clock::{Clock, SystemClock},
     job::{JobState, State},
     metrics::Metrics,
     store::{
@@ -105,7 +105,7 @@ impl Moving {
         moving.movable.put(jobs.clone()).await.expect("puts");
         let stored = schedules.iter().map(|stored| (stored.name.clone(), Some(stored.content.clone())));
         moving.movable.replace_schedules(stored.collect()).await.expect("replaces");
-        moving.movable.put_remembered(remembered(&fixture)).await.expect("puts");
+        moving.movable.put_remembered(remembered(SystemClock::new().now())).await.expect("puts");
         moving.set_fence(false).await;
         (moving, (topics, as_ready(jobs), schedules))
     }

@@ -43,7 +43,8 @@ async fn every_engine_moves_to_every_other() {
         let stored = schedules.iter().map(|stored| (stored.name.clone(), Some(stored.content.clone())));
         let replaced = stored.chain([(gone.name, None)]).collect();
         source.movable.replace_schedules(replaced).await.expect("replaces");
-        let mut ids = remembered(&fixture);
+        let mut ids = all_remembered(&*source.store).await;
+        assert_eq!(ids, remembered(ids[0].ended_at));
         ids[1].ended_at = ids[1].ended_at.shifted(1);
         source.movable.put_remembered(vec![ids[1].clone()]).await.expect("puts");
         source.set_fence(false).await;
