@@ -75,7 +75,8 @@ def ended(client: Client, say: Callable[..., None]) -> None:
         ttr=job.ttr, has_due=job.due_at is not None, body=job.body, raw=job.raw.decode(), how=job.ended.how,
         at=job.ended.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"))
     [added] = client.add_many([NewJob("t", id="a")])
-    say(id=added.id, replayed=added.replayed, replaced=added.replaced, error=refusal(added.error))
+    assert added.ended
+    say(id=added.id, replayed=added.replayed, same_end=added.ended == job.ended, error=refusal(added.error))
     try:
         client.add("t", id="b")
     except Refused as error:

@@ -161,7 +161,8 @@ type Added struct {
 	ID       string
 	Replayed bool
 	Replaced bool
-	Err      *RefusedError // nil if the job is there
+	Ended    *Ended        // when the job was finished whose add this one repeats, or nil
+	Err      *RefusedError // nil if the job is there or was finished
 }
 
 // AddMany adds up to 1,000 jobs in one call. The results are in the order of the jobs; one that is refused does not affect

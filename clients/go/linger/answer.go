@@ -146,6 +146,7 @@ type result struct {
 	Status   int           `json:"status"`
 	ID       string        `json:"id"`
 	Replaced bool          `json:"replaced"`
+	Ended    *Ended        `json:"ended"`
 	Problem  *RefusedError `json:"problem"`
 }
 
@@ -175,7 +176,7 @@ func readAdded(added []Added, answer reply) error {
 		if isRefused && !result.Problem.isAbout(result.Status) || !isRefused && !isAdded {
 			return fmt.Errorf("result %d is not one of an add", i)
 		}
-		added[i].Replaced = isOld && result.Replaced
+		added[i].Replaced, added[i].Ended = isOld && result.Replaced, result.Ended
 		added[i].Replayed, added[i].Err = isOld && !result.Replaced, result.Problem
 	}
 	return nil

@@ -115,7 +115,8 @@ class Added:
     id: str
     replayed: bool  # the add repeats an earlier one, and changed nothing
     replaced: bool  # the add put this job in the place of an older version
-    error: Refused | None  # None if the job is there
+    ended: Ended | None  # when the job was finished whose add this one repeats
+    error: Refused | None  # None if the job is there or was finished
 
 
 def new_id() -> str:
@@ -163,13 +164,18 @@ def what_it_found(status: int, replaced: bool) -> tuple[bool, bool]:
     return status == 200 and not replaced, status == 200 and replaced
 
 
+def read_ended(ended: Any) -> Ended:
+    return Ended(str(ended["how"]), read_moment(ended["at"]))
+
+
 def read_added(id: str | None, result: Any) -> Added:
     status, problem = result["status"], result.get("problem")
     if problem is None:
         require(result.get("id", id) == id)
-        return Added(id or "", *what_it_found(status, result.get("replaced") is True), None)
+        ended = read_ended(result["ended"]) if result.get("ended") is not None else None
+        return Added(id or "", *what_it_found(status, result.get("replaced") is True), ended, None)
     require(is_problem(problem, status))
-    return Added(id or "", False, False, Refused(status, problem))
+    return Added(id or "", False, False, None, Refused(status, problem))
 
 
 def read_held(id: str, result: Any) -> Refused | None:
@@ -201,7 +207,7 @@ def read_job(id: str | None, text: str) -> Job:
         found[name] = read_moment(found[name])
     if ended is not None:
         found = {"created_at": None, "due_at": None, "ttr": 0, "attempts": 0, "max_attempts": 0, **found}
-        return Job(raw=raw, ended=Ended(str(ended["how"]), read_moment(ended["at"])), **found)
+        return Job(raw=raw, ended=read_ended(ended), **found)
     require(raw != b"")
     return Job(raw=raw, **found)
 

@@ -10,7 +10,7 @@ use crate::{
     durations::{duration, some_duration},
     error::{Error, Refusal},
     jobs::{Reason, Ttr},
-    model::{BatchItem, PopRequest, ReleaseRequest, ReservedJob},
+    model::{BatchItem, Ended, PopRequest, ReleaseRequest, ReservedJob},
     new_job::NewJob,
     request::{Repeat, Request},
 };
@@ -148,6 +148,7 @@ impl Client {
             id: Option<String>,
             #[serde(default)]
             replaced: bool,
+            ended: Option<Ended>,
             problem: Option<Box<RawValue>>,
         }
         #[derive(Deserialize)]
@@ -162,10 +163,11 @@ impl Client {
         let refusal = |status, problem: Box<RawValue>| {
             Refusal::new(status, None, String::from(Box::<str>::from(problem)).into())
         };
-        let item = |Item { status, id, replaced, problem }| BatchItem {
+        let item = |Item { status, id, replaced, ended, problem }| BatchItem {
             status,
             id,
             replaced,
+            ended,
             refusal: problem.map(|problem| refusal(status, problem)),
         };
         Ok(results.into_iter().map(item).collect())

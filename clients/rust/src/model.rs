@@ -204,6 +204,8 @@ pub struct BatchItem {
     pub id: Option<String>,
     /// Whether an added job has replaced an older version.
     pub replaced: bool,
+    /// When the job was finished whose add this one repeats.
+    pub ended: Option<Ended>,
     /// Why the item failed.
     pub refusal: Option<Refusal>,
 }

@@ -12,7 +12,7 @@ use crate::http::{
     json::{self, ObjectWriter},
 };
 use crate::{
-    job::{Job, JobId, RememberedId, RetrySchedule, Topic, TopicSettings, format_seconds},
+    job::{IdEnd, Job, JobId, RememberedId, RetrySchedule, Timestamp, Topic, TopicSettings, format_seconds},
     push::EndpointFigures,
     queue::{AddOutcome, ChangedDead, Reservation, Span, Timeline, TimelineView, TopicView},
 };
@@ -50,11 +50,15 @@ fn finished_before(remembered: &RememberedId) -> Response {
         object.text("id", remembered.id.as_str());
         object.text("topic", remembered.topic.as_str());
         object.text("state", remembered.end.as_str());
-        object.object("ended", |ended| {
-            ended.text("how", remembered.end.as_str());
-            ended.timestamp("at", remembered.ended_at);
-        });
+        write_ended(object, remembered.end, remembered.ended_at);
     })
+}
+
+fn write_ended(object: &mut ObjectWriter<'_>, how: IdEnd, at: Timestamp) {
+    object.object("ended", |ended| {
+        ended.text("how", how.as_str());
+        ended.timestamp("at", at);
+    });
 }
 
 /// The status of an add that was not refused.
@@ -271,8 +275,10 @@ pub fn requeued(ChangedDead { changed, skipped }: ChangedDead) -> Response {
 pub enum AddNote {
     /// It has replaced an older version.
     Replaced,
-    /// It repeats an earlier one.
+    /// It repeats that of a job which exists.
     Replayed,
+    /// It repeats that of a job which ended at this moment.
+    Ended(IdEnd, Timestamp),
 }
 
 impl AddNote {
@@ -281,7 +287,8 @@ impl AddNote {
         match outcome {
             AddOutcome::Created(_) => None,
             AddOutcome::Replaced(_) => Some(Self::Replaced),
-            AddOutcome::Replayed(_) | AddOutcome::Finished(_) => Some(Self::Replayed),
+            AddOutcome::Replayed(_) => Some(Self::Replayed),
+            AddOutcome::Finished(remembered) => Some(Self::Ended(remembered.end, remembered.ended_at)),
         }
     }
 }
@@ -313,6 +320,10 @@ impl ItemResult {
         match self.added {
             Some(AddNote::Replaced) => object.flag("replaced", true),
             Some(AddNote::Replayed) => object.flag("replayed", true),
+            Some(AddNote::Ended(how, at)) => {
+                object.flag("replayed", true);
+                write_ended(&mut object, how, at);
+            }
             None => {}
         }
         if let Err(problem) = &self.outcome {

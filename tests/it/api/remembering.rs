@@ -69,7 +69,8 @@ async fn a_batch_recognises_repeats(engine: Engine) {
     }
     let jobs = format!(r#"{{"jobs":[{JOB},{{"topic":"t","id":"b","body":9}},{{"topic":"t","id":"c"}}]}}"#);
     let results = api.send("POST", "/batch/jobs", &jobs).await.expect(200).json()["results"].clone();
-    assert_eq!(results[0], json!({ "status": 200, "id": "a", "replayed": true }));
+    let ended = json!({ "how": "finished", "at": "2026-11-21T05:40:00.000Z" });
+    assert_eq!(results[0], json!({ "status": 200, "id": "a", "replayed": true, "ended": ended }));
     assert_eq!((&results[1]["status"], &results[1]["problem"]["code"]), (&json!(409), &json!("job_exists")));
     assert_eq!(results[2]["status"], 201);
 }

@@ -126,6 +126,32 @@ async fn every_call_for_a_job_works() {
 }
 
 #[tokio::test]
+async fn an_add_of_a_finished_job_is_recognised() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = serve(directory.path());
+    let client = client(&server.url());
+    assert_eq!(server.call("PUT", "/topics/mail", r#"{"dedup":"1h"}"#).status, 200);
+    let job = NewJob::new("mail").id("a");
+    client.add(&job).await.expect("is added");
+    let reserved = client.pop("mail", &PopRequest::default()).await.expect("is answered").expect("is ready");
+    client.finish("a", Some(&reserved.receipt)).await.expect("is finished");
+    let Added::Finished(found) = client.add(&job).await.expect("is recognised") else {
+        panic!("is added again")
+    };
+    assert_eq!(
+        (found.id.as_str(), found.topic.as_str(), found.ended.how.as_str()),
+        ("a", "mail", "finished")
+    );
+    let [first, second] =
+        &client.add_batch(&[job, NewJob::new("mail").id("b")]).await.expect("is answered")[..]
+    else {
+        panic!("not two results")
+    };
+    assert_eq!((first.status, first.ended.as_ref()), (200, Some(&found.ended)));
+    assert_eq!((second.status, second.ended.as_ref()), (201, None));
+}
+
+#[tokio::test]
 async fn the_calls_for_batches_topics_and_the_server_work() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = serve(directory.path());

@@ -161,7 +161,8 @@ fn an_add_of_a_job_that_has_ended_is_a_repeat(language: Language) {
     server.next().respond_with(200, "idempotent-replayed: true\r\n", &answer.to_string());
     answer["ended"] = json!({ "how": "finished", "at": "2026-11-21T05:40:00.000Z" });
     server.next().respond_with(200, "idempotent-replayed: true\r\n", &answer.to_string());
-    let results = json!({ "results": [{ "status": 200, "id": "a", "replayed": true }] });
+    let result = json!({ "status": 200, "id": "a", "replayed": true, "ended": answer["ended"] });
+    let results = json!({ "results": [result] });
     server.next().respond(200, &results.to_string());
     server.next().respond(409, &problem(409, "job_deleted"));
     assert_eq!(
@@ -171,7 +172,7 @@ fn an_add_of_a_job_that_has_ended_is_a_repeat(language: Language) {
                 "id": "a", "topic": "t", "state": "finished", "replayed": true, "replaced": false, "attempts": 0, "ttr": 0,
                 "has_due": false, "body": null, "raw": "", "how": "finished", "at": "2026-11-21T05:40:00.000Z",
             }),
-            json!({ "id": "a", "replayed": true, "replaced": false, "error": null }),
+            json!({ "id": "a", "replayed": true, "same_end": true, "error": null }),
             json!({ "code": "job_deleted" }),
         ]
     );

@@ -153,9 +153,11 @@ func ended(ctx context.Context) {
 		"attempts": job.Attempts, "ttr": job.TTR, "has_due": !job.DueAt.IsZero(), "body": body, "raw": string(job.Body),
 		"how": job.Ended.How, "at": job.Ended.At.Format("2006-01-02T15:04:05.000Z"),
 	})
-	added, err := client.AddMany(ctx, []linger.NewJob{{Topic: "t", ID: "a"}})
+	all, err := client.AddMany(ctx, []linger.NewJob{{Topic: "t", ID: "a"}})
 	check(err)
-	sayAdded(added)
+	added := all[0]
+	sameEnd := added.Ended.How == job.Ended.How && added.Ended.At.Equal(job.Ended.At)
+	say(object{"id": added.ID, "replayed": added.Replayed, "same_end": sameEnd, "error": added.Err})
 	_, err = client.Add(ctx, linger.NewJob{Topic: "t", ID: "b"})
 	say(object{"code": linger.Code(err)})
 }
