@@ -18,7 +18,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::log::{Rules, record_calls};
 use crate::{
-    checker::{Action, History, Outcome, check},
+    checker::{Action, Add, History, Outcome, check},
     harness::{
         receiver::{Answer, Call, Receiver},
         wait::TimeLimit,
@@ -210,7 +210,7 @@ impl CallLoad {
             if outcome == Outcome::Unknown {
                 self.ended.fetch_add(1, Ordering::Relaxed);
             }
-            let action = Action::Add { delay: job.delay, max_attempts: MAX_ATTEMPTS, retry: &[] };
+            let action = Action::Add(Add { delay: job.delay, max_attempts: MAX_ATTEMPTS, ..Add::default() });
             self.history.record(&job.id, sent, action, outcome);
         }
     }

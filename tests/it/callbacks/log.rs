@@ -88,8 +88,12 @@ fn record(history: &History, call: &Call, rules: &Rules) {
     // A call begins only while its timeout is left, and a job is reserved only after it is due.
     let earliest = [call.began.checked_sub(SETTLING), call.due.checked_sub(CLOCK_TOLERANCE)];
     let reserved = earliest.into_iter().flatten().max().unwrap_or(call.began);
-    let deliver =
-        Action::Deliver { receipt: receipt(), attempt: call.attempt(), ttr: rules.timeout + SETTLING };
+    let deliver = Action::Deliver {
+        receipt: receipt(),
+        revision: 0,
+        attempt: call.attempt(),
+        ttr: rules.timeout + SETTLING,
+    };
     push(reserved.min(call.arrived), call.arrived, deliver, Outcome::Done);
     let failed = |from: Instant, delay: Duration| {
         push(from, from, Action::Fail { receipt: receipt(), delay, step: rules.step }, Outcome::Unknown);
@@ -125,7 +129,7 @@ fn record(history: &History, call: &Call, rules: &Rules) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checker::{Law, check};
+    use crate::checker::{Add, Law, check};
 
     const STEP: Duration = Duration::from_millis(50);
 
@@ -139,7 +143,7 @@ mod tests {
         /// The log of a load with one job, which was due at once.
         fn new() -> Self {
             let history = History::new();
-            let add = Action::Add { delay: Duration::ZERO, max_attempts: 3, retry: &[] };
+            let add = Action::Add(Add { delay: Duration::ZERO, max_attempts: 3, ..Add::default() });
             history.record("j", history.sent_now(), add, Outcome::Done);
             Self { history, calls: Vec::new() }
         }

@@ -10,19 +10,30 @@ use std::{
 #[derive(Debug, Clone, Copy)]
 pub struct SentAt(Duration);
 
+/// What an add asked for. All adds with one revision are equal.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Add {
+    pub delay: Duration,
+    pub max_attempts: u32,
+    /// The steps of the job's retry schedule; empty if they are not known.
+    pub retry: &'static [Duration],
+    /// How long after its due time the job becomes a dead letter, if it does.
+    pub expire: Option<Duration>,
+    /// Above 0, the add replaces a job with a lower revision.
+    pub revision: u64,
+    /// Whether the topic remembers the id of the job for longer than the history lasts, once the job ended.
+    pub is_remembered: bool,
+}
+
 /// What a call asked for; for a pop, what it received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// An add. All attempts of one add are equal. `retry` has the steps of the job's retry schedule; it is empty if they are
-    /// not known.
-    Add {
-        delay: Duration,
-        max_attempts: u32,
-        retry: &'static [Duration],
-    },
-    /// A pop that returned this job, or a callback with it, reserved for `ttr`.
+    /// An add. All adds of one job are equal except for the delay and the revision.
+    Add(Add),
+    /// A pop that returned this job, or a callback with it, reserved for `ttr`. `revision` is that of the body.
     Deliver {
         receipt: String,
+        revision: u64,
         attempt: u32,
         ttr: Duration,
     },
@@ -63,6 +74,14 @@ pub enum Action {
 }
 
 impl Action {
+    /// What the call adds, or `None` for every other call.
+    pub fn added(&self) -> Option<&Add> {
+        match self {
+            Self::Add(add) => Some(add),
+            _ => None,
+        }
+    }
+
     /// The receipt that the call sent, or `None` for calls without one.
     pub fn receipt(&self) -> Option<&str> {
         match self {
@@ -71,7 +90,7 @@ impl Action {
             | Self::Touch { receipt, .. }
             | Self::Bury { receipt }
             | Self::Fail { receipt, .. } => Some(receipt),
-            Self::Add { .. }
+            Self::Add(_)
             | Self::Deliver { .. }
             | Self::Delete
             | Self::Reschedule { .. }
@@ -101,9 +120,10 @@ impl Action {
 pub enum Outcome {
     /// 2xx: the call took effect.
     Done,
-    /// 409: the call had no effect, because its receipt is stale or the job is in another state.
+    /// 409: the call had no effect, because its receipt is stale or the job is in another state. From the holder of an older
+    /// version it ends the reservation all the same.
     Refused,
-    /// 404: there is no such job.
+    /// 404: there is no such job. For an add, the answer that a job of this id has ended before.
     Gone,
     /// 5xx or no response: the call may have taken effect at any time up to the end of the attempt.
     Unknown,

@@ -1,25 +1,31 @@
 //! The laws of a single job.
 
 mod due_times;
+mod expiry;
+mod versions;
 
 use std::time::Duration;
 
-use super::{Action, Event, FinalState, Law, Outcome, Verdict, Violation, final_state::FinalJob};
+use self::versions::Versions;
+use super::{Action, Add, Event, FinalState, Law, Outcome, Verdict, Violation, final_state::FinalJob};
 
 /// A delivery, with the values of its event.
 struct Delivery<'a> {
     event: &'a Event,
     receipt: &'a str,
+    revision: u64,
     /// How many requeues were sent before it. Each lets the attempts start again.
     round: usize,
     attempt: u32,
     ttr: Duration,
 }
 
+/// The place of an attempt among all of the job: revision, round, and number.
+type AttemptOrder = (u64, usize, u32);
+
 impl Delivery<'_> {
-    /// The place of its attempt among all of the job.
-    fn order(&self) -> (usize, u32) {
-        (self.round, self.attempt)
+    fn order(&self) -> AttemptOrder {
+        (self.revision, self.round, self.attempt)
     }
 }
 
@@ -31,62 +37,87 @@ struct JobHistory<'a> {
     deliveries: Vec<Delivery<'a>>,
     /// The requeues that may have taken effect, in order.
     requeues: Vec<&'a Event>,
+    versions: Versions<'a>,
     /// Calls that removed the job, or may have removed it.
     removals: Vec<&'a Event>,
     max_attempts: u32,
     retry: &'static [Duration],
+    expire: Option<Duration>,
+    end: End<'a>,
     verdict: &'a mut Verdict,
 }
 
-pub fn check(name: &str, events: &[&Event], final_state: Option<&FinalState>, verdict: &mut Verdict) {
+/// What follows a lifetime.
+#[derive(Clone, Copy)]
+pub enum End<'a> {
+    /// Another lifetime of the same id.
+    AddedAgain,
+    /// The final state, if it is known.
+    Last(Option<&'a FinalState>),
+}
+
+pub fn check(name: &str, events: &[&Event], end: End<'_>, verdict: &mut Verdict) {
     let requeue = |event: &&Event| matches!(event.action, Action::Requeue { .. }) && event.possible();
     let mut requeues: Vec<&Event> = events.iter().copied().filter(requeue).collect();
     requeues.sort_by_key(|event| event.sent);
     let mut deliveries: Vec<Delivery<'_>> =
         events.iter().filter_map(|event| delivery(event, &requeues)).collect();
     deliveries.sort_by_key(|delivery| (delivery.order(), delivery.event.answered));
+    let versions = Versions::new(events);
     let removals = events
         .iter()
         .copied()
-        .filter(|event| event.action.removes() && event.possible() && !is_in_vain(event, &deliveries))
+        .filter(|event| event.action.removes() && event.possible())
+        .filter(|event| !is_in_vain(event, &deliveries, &versions))
         .collect();
-    let added = events.iter().find_map(|event| match event.action {
-        Action::Add { max_attempts, retry, .. } => Some((max_attempts, retry)),
-        _ => None,
-    });
-    let (max_attempts, retry) = added.unwrap_or_default();
+    let added = events.iter().find_map(|event| event.action.added());
+    let Add { max_attempts, retry, expire, .. } = added.cloned().unwrap_or_default();
     verdict.deliveries += deliveries.len();
     verdict.redeliveries += deliveries.len().saturating_sub(1);
-    let mut history =
-        JobHistory { name, events, deliveries, requeues, removals, max_attempts, retry, verdict };
+    let mut history = JobHistory {
+        name,
+        events,
+        deliveries,
+        requeues,
+        versions,
+        removals,
+        max_attempts,
+        retry,
+        expire,
+        end,
+        verdict,
+    };
     history.check_attempts();
+    history.check_versions();
+    history.check_expiry();
     history.check_due_times();
     history.check_exclusive_reservations();
     history.check_stale_receipts();
     history.check_nothing_returns();
     history.check_nothing_lost();
-    if let Some(final_state) = final_state {
+    if let End::Last(Some(final_state)) = end {
         history.check_final_state(final_state);
     }
 }
 
 fn delivery<'a>(event: &'a Event, requeues: &[&Event]) -> Option<Delivery<'a>> {
     match &event.action {
-        Action::Deliver { receipt, attempt, ttr } => {
+        Action::Deliver { receipt, revision, attempt, ttr } => {
             let round = requeues.iter().filter(|requeue| requeue.sent < event.answered).count();
-            Some(Delivery { event, receipt, round, attempt: *attempt, ttr: *ttr })
+            Some(Delivery { event, receipt, revision: *revision, round, attempt: *attempt, ttr: *ttr })
         }
         _ => None,
     }
 }
 
 /// Whether the outcome of a call is unknown and yet cannot have been a success, because a later attempt had been delivered
-/// before it was sent.
-fn is_in_vain(event: &Event, deliveries: &[Delivery<'_>]) -> bool {
+/// or the job had been replaced before it was sent.
+fn is_in_vain(event: &Event, deliveries: &[Delivery<'_>], versions: &Versions<'_>) -> bool {
     let own = deliveries.iter().find(|delivery| event.action.receipt() == Some(delivery.receipt));
     let is_stale = |own: &Delivery<'_>| {
         let mut later = deliveries.iter().filter(|delivery| delivery.order() > own.order());
         later.any(|delivery| delivery.event.answered <= event.sent)
+            || versions.certain_at(event.sent) > Some(own.revision)
     };
     event.outcome == Outcome::Unknown && own.is_some_and(is_stale)
 }
@@ -98,8 +129,7 @@ impl JobHistory<'_> {
 
     /// The earliest time at which the add is known to be acknowledged.
     fn acknowledged(&self) -> Option<Duration> {
-        let adds =
-            self.events.iter().filter(|event| matches!(event.action, Action::Add { .. }) && event.done());
+        let adds = self.events.iter().filter(|event| event.action.added().is_some() && event.done());
         adds.map(|event| event.answered).min()
     }
 
@@ -132,7 +162,11 @@ impl JobHistory<'_> {
         let mut ended = Duration::MAX;
         for event in self.events {
             let other = except.is_none_or(|except| !std::ptr::eq(*event, except));
-            if !other || event.action.receipt() != Some(delivery.receipt) || !event.possible() {
+            // The holder of an older version ends its reservation although its call is refused.
+            let counts = event.possible()
+                || event.action.ends_reservation()
+                    && self.versions.possible_at(event.answered) > Some(delivery.revision);
+            if !other || event.action.receipt() != Some(delivery.receipt) || !counts {
                 continue;
             }
             if let Action::Touch { ttr, .. } = event.action {
@@ -161,6 +195,8 @@ impl JobHistory<'_> {
             self.verdict.refused += 1;
             let own =
                 self.deliveries.iter().find(|delivery| refused.action.receipt() == Some(delivery.receipt));
+            let own = own.filter(|own| self.versions.possible_at(refused.answered) <= Some(own.revision));
+            let own = own.filter(|_| !self.may_be_another(refused));
             let Some(until) = own.map(|delivery| self.reserved_until(delivery, Some(refused))) else {
                 continue;
             };
@@ -170,6 +206,12 @@ impl JobHistory<'_> {
             }
         }
         found.into_iter().for_each(|description| self.violation(Law::OneHolder, description));
+    }
+
+    /// Whether the call may have met another job: the next lifetime of the id may have begun before its answer.
+    fn may_be_another(&self, call: &Event) -> bool {
+        let is_added_again = matches!(self.end, End::AddedAgain);
+        is_added_again && self.removals.iter().any(|removal| removal.sent < call.answered)
     }
 
     fn check_stale_receipts(&mut self) {
@@ -189,6 +231,10 @@ impl JobHistory<'_> {
                 found.push(format!(
                     "accepted the receipt of attempt {stale} after attempt {present} was delivered"
                 ));
+            }
+            if self.versions.certain_at(call.sent) > Some(used.revision) {
+                let revision = used.revision;
+                found.push(format!("accepted a receipt of revision {revision} after the job was replaced"));
             }
             let is_finish = matches!(call.action, Action::Finish { .. });
             self.verdict.late += usize::from(is_finish && self.reserved_until(used, Some(call)) <= call.sent);
@@ -223,10 +269,10 @@ impl JobHistory<'_> {
         if removals > 1 {
             found.push(format!("was removed {removals} times"));
         }
-        let ends: Vec<(&Event, Option<(usize, u32)>)> =
+        let ends: Vec<(&Event, Option<AttemptOrder>)> =
             self.ends().into_iter().map(|end| (end, self.removed_attempt(end))).collect();
         for delivery in &self.deliveries {
-            let returned = |(end, last): &(&Event, Option<(usize, u32)>)| {
+            let returned = |(end, last): &(&Event, Option<AttemptOrder>)| {
                 delivery.event.sent >= end.answered || last.is_some_and(|last| delivery.order() > last)
             };
             if ends.iter().any(returned) {
@@ -251,7 +297,7 @@ impl JobHistory<'_> {
     fn ends(&self) -> Vec<&Event> {
         let events = || self.events.iter().copied();
         let removed = self.removals.iter().copied().filter(|event| event.done());
-        let is_add = |event: &&Event| matches!(event.action, Action::Add { .. }) && event.possible();
+        let is_add = |event: &&Event| event.action.added().is_some() && event.possible();
         let seen = events().filter(|event| event.done()).map(|event| event.answered).min();
         let added = events().filter(is_add).map(|event| event.answered).max();
         let existed = [seen, added].into_iter().flatten().min();
@@ -265,7 +311,7 @@ impl JobHistory<'_> {
     }
 
     /// The attempt whose receipt removed the job, if `end` or what it shows cannot have been another removal.
-    fn removed_attempt(&self, end: &Event) -> Option<(usize, u32)> {
+    fn removed_attempt(&self, end: &Event) -> Option<AttemptOrder> {
         let receipt = end.action.receipt()?;
         let by_others =
             |removal: &&Event| removal.sent < end.answered && removal.action.receipt() != Some(receipt);
@@ -302,11 +348,18 @@ impl JobHistory<'_> {
         let buried = |certain: bool| {
             let bury = |event: &&Event| matches!(event.action, Action::Bury { .. });
             let counts = |event: &Event| if certain { event.done() } else { event.possible() };
-            self.events.iter().any(|event| bury(event) && counts(event) && self.is_of_last_round(event))
+            let last_revision = if certain {
+                self.versions.possible_at(Duration::MAX)
+            } else {
+                self.versions.certain_at(Duration::MAX)
+            };
+            let is_last = |event: &Event| self.is_of_last_round(event, last_revision);
+            self.events.iter().any(|event| bury(event) && counts(event) && is_last(event))
         };
         let may_still_be_dead = self.requeues.last().is_some_and(|last| !last.done());
         let may_be_dead = buried(false)
             || may_still_be_dead
+            || self.expire.is_some()
             || (self.max_attempts > 0 && final_job.attempts >= self.max_attempts);
         let must_be_dead = buried(true) || self.used_its_attempts();
         match final_job {
@@ -327,17 +380,17 @@ impl JobHistory<'_> {
         }
     }
 
-    /// Whether the receipt of a call is that of a delivery since the last requeue.
-    fn is_of_last_round(&self, call: &Event) -> bool {
+    /// Whether the receipt of a call is that of a delivery since the last requeue, of this revision or a later one.
+    fn is_of_last_round(&self, call: &Event, revision: Option<u64>) -> bool {
         let own = self.deliveries.iter().find(|delivery| call.action.receipt() == Some(delivery.receipt));
-        own.is_none_or(|own| own.round == self.requeues.len())
+        own.is_none_or(|own| own.round == self.requeues.len() && Some(own.revision) >= revision)
     }
 
-    /// Whether the last permitted attempt was released for certain, and the job not requeued since.
+    /// Whether the last permitted attempt was released for certain, and the job neither requeued nor replaced since.
     fn used_its_attempts(&self) -> bool {
         let last = self.deliveries.last().filter(|last| {
-            let attempt = (last.round, last.attempt);
-            self.max_attempts > 0 && attempt == (self.requeues.len(), self.max_attempts)
+            let revision = self.versions.possible_at(Duration::MAX).unwrap_or_default();
+            self.max_attempts > 0 && last.order() == (revision, self.requeues.len(), self.max_attempts)
         });
         last.is_some_and(|last| self.released_until(last).is_some())
     }

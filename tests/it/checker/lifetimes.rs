@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Event, Outcome};
+use super::{Action, Add, Event, Outcome};
 
 /// Ways to split the events of a job id by lifetime, in order. The history is valid if it is valid by one of them. `remains`
 /// says whether the job exists at the end.
@@ -75,30 +75,12 @@ fn split_at<'a>(
     events: &[&'a Event],
     remains: bool,
 ) -> Option<(Vec<&'a Event>, Vec<&'a Event>)> {
-    let is_add = |event: &Event| matches!(event.action, Action::Add { .. });
-    let adds = || events.iter().filter(|event| is_add(event) && event.possible());
-    let first_add = *adds().min_by_key(|event| event.sent)?;
-    let last_add = adds().map(|event| event.answered).max()?;
-    let begins_again =
-        |event: &Event| event.possible() && event.answered >= end.sent && !std::ptr::eq(event, first_add);
-    let last_attempt = events.iter().find_map(|event| match &event.action {
-        Action::Deliver { receipt, attempt, .. } if end.receipt == Some(receipt) => Some(*attempt),
-        _ => None,
-    });
-    let is_behind = |event: &Event| match &event.action {
-        Action::Deliver { receipt, .. } => event.answered > end.sent && end.receipt != Some(receipt),
-        _ => false,
-    };
-    let is_late = |event: &Event| match &event.action {
-        Action::Deliver { attempt, .. } => {
-            event.sent < end.sent && last_attempt.is_some_and(|last| *attempt < last)
-        }
-        _ => false,
-    };
-    if late == Late::OfSecond && !events.iter().any(|event| is_behind(event) && is_late(event)) {
+    let boundary = Boundary::new(end, events)?;
+    let is_behind = |event: &Event| boundary.is_behind(event);
+    if late == Late::OfSecond && !events.iter().any(|event| is_behind(event) && boundary.is_late(event)) {
         return None;
     }
-    let is_later = |event: &Event| is_behind(event) && (late == Late::OfSecond || !is_late(event));
+    let is_later = |event: &Event| is_behind(event) && (late == Late::OfSecond || !boundary.is_late(event));
     let receipts: Vec<&str> = events
         .iter()
         .filter(|event| is_later(event))
@@ -109,16 +91,89 @@ fn split_at<'a>(
         .collect();
     let (first, second): (Vec<&Event>, Vec<&Event>) = events.iter().copied().partition(|event| {
         let is_second = match &event.action {
-            Action::Add { .. } => begins_again(event),
+            Action::Add(_) => boundary.begins_again(event),
             Action::Deliver { .. } => is_later(event),
             action => match action.receipt() {
                 Some(receipt) => receipts.contains(&receipt),
-                None => event.sent >= end.answered || event.sent >= last_add,
+                None => event.sent >= end.answered || event.sent >= boundary.last_add,
             },
         };
         !is_second
     });
-    let begins = second.iter().any(|event| is_add(event));
+    let begins = second.iter().any(|event| event.action.added().is_some());
     let was_there = second.iter().any(|event| event.done());
     (begins && (was_there || remains)).then_some((first, second))
+}
+
+/// Which adds and deliveries may belong to the lifetime after an end.
+struct Boundary<'e, 'a> {
+    end: &'e End<'a>,
+    /// The adds that may have taken effect.
+    adds: Vec<&'a Event>,
+    /// When the last of them was answered.
+    last_add: Duration,
+    /// The newest version that the first lifetime had for certain.
+    newest: Option<u64>,
+    /// The first add, and the first one of the newest version.
+    of_first: [&'a Event; 2],
+    /// The attempt that ended the first lifetime.
+    last_attempt: Option<(u64, u32)>,
+}
+
+impl<'e, 'a> Boundary<'e, 'a> {
+    fn new(end: &'e End<'a>, events: &[&'a Event]) -> Option<Self> {
+        let is_add = |event: &&'a Event| event.action.added().is_some() && event.possible();
+        let adds: Vec<&Event> = events.iter().copied().filter(is_add).collect();
+        let first = *adds.iter().min_by_key(|event| event.sent)?;
+        let delivered = events.iter().filter_map(|event| match &event.action {
+            Action::Deliver { receipt, revision, .. } => {
+                (event.answered <= end.sent || end.receipt == Some(receipt)).then_some(*revision)
+            }
+            _ => None,
+        });
+        let newest = delivered.max().max(revision_of(first));
+        let of_newest = adds.iter().copied().filter(|event| revision_of(event) == newest);
+        let last_attempt = events.iter().find_map(|event| match &event.action {
+            Action::Deliver { receipt, revision, attempt, .. } if end.receipt == Some(receipt) => {
+                Some((*revision, *attempt))
+            }
+            _ => None,
+        });
+        Some(Self {
+            end,
+            last_add: adds.iter().map(|event| event.answered).max()?,
+            newest,
+            of_first: [first, of_newest.min_by_key(|event| event.sent).unwrap_or(first)],
+            last_attempt,
+            adds,
+        })
+    }
+
+    /// Whether an add may begin the second lifetime. Where the id is remembered, only a newer version can.
+    fn begins_again(&self, event: &Event) -> bool {
+        let is_free = |add: &Add| !add.is_remembered || Some(add.revision) > self.newest;
+        event.possible()
+            && event.answered >= self.end.sent
+            && !self.of_first.iter().any(|first| std::ptr::eq(event, *first))
+            && event.action.added().is_some_and(is_free)
+    }
+
+    /// Whether a delivery was answered after the end, and with a version that the second lifetime has.
+    fn is_behind(&self, event: &Event) -> bool {
+        let Action::Deliver { receipt, revision, .. } = &event.action else { return false };
+        let mut again = self.adds.iter().filter(|event| self.begins_again(event));
+        event.answered > self.end.sent
+            && self.end.receipt != Some(receipt)
+            && again.any(|event| revision_of(event) == Some(*revision))
+    }
+
+    /// Whether a delivery of an earlier attempt was sent before the end.
+    fn is_late(&self, event: &Event) -> bool {
+        let Action::Deliver { revision, attempt, .. } = &event.action else { return false };
+        event.sent < self.end.sent && self.last_attempt.is_some_and(|last| (*revision, *attempt) < last)
+    }
+}
+
+fn revision_of(event: &Event) -> Option<u64> {
+    event.action.added().map(|add| add.revision)
 }

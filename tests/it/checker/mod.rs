@@ -16,8 +16,10 @@ use std::{
     fmt::{Display, Formatter, Result},
 };
 
+use job::End;
+
 pub use final_state::{FinalJob, FinalState};
-pub use history::{Action, Event, History, Outcome, SentAt};
+pub use history::{Action, Add, Event, History, Outcome, SentAt};
 
 /// The guarantees that a history can violate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,11 +34,16 @@ pub enum Law {
     OneHolder,
     /// The receipt of a reservation that has ended changes nothing.
     StaleReceipt,
-    /// A finished or deleted job never appears again, and is removed only once, unless it was added again.
+    /// A finished or deleted job never appears again, and is removed only once, unless it was added again. Where its id is
+    /// remembered, only a newer version is added again.
     GoneStaysGone,
+    /// Once a newer version of a job is acknowledged, no older one is delivered.
+    NewestVersion,
+    /// No job is delivered after its expiry.
+    NotExpired,
     /// Attempts count up to `max_attempts` at most.
     Attempts,
-    /// The dead letters are exactly the jobs that were buried or used all their attempts.
+    /// The dead letters are exactly the jobs that were buried, expired, or used all their attempts.
     DeadLetters,
     /// At the end, the counts match the contents.
     Counts,
@@ -140,7 +147,8 @@ fn check_lifetimes(name: &str, lifetimes: &[Vec<&Event>], final_state: Option<&F
     let mut verdict = Verdict::default();
     for (number, lifetime) in lifetimes.iter().enumerate() {
         // Only the last lifetime can be seen in the final state.
-        job::check(name, lifetime, final_state.filter(|_| number + 1 == lifetimes.len()), &mut verdict);
+        let end = if number + 1 == lifetimes.len() { End::Last(final_state) } else { End::AddedAgain };
+        job::check(name, lifetime, end, &mut verdict);
     }
     verdict
 }

@@ -1,10 +1,11 @@
 //! Histories with one violation each, which the checker must report, and valid histories, which it must accept.
 
 mod lifetimes;
+mod versions;
 
 use std::time::Duration;
 
-use super::{Action, Event, FinalJob, FinalState, History, Law, Outcome, check};
+use super::{Action, Add, Event, FinalJob, FinalState, History, Law, Outcome, check};
 
 const TTR: Duration = Duration::from_millis(100);
 
@@ -14,7 +15,7 @@ struct Script(History);
 impl Script {
     /// An add, acknowledged at 10 ms, of a job that is due at 20 ms and has three attempts.
     fn added() -> Self {
-        let add = Action::Add { delay: Duration::from_millis(20), max_attempts: 3, retry: &[] };
+        let add = Action::Add(Add { delay: Duration::from_millis(20), max_attempts: 3, ..Add::default() });
         Self(History::new()).then(0, 10, add, Outcome::Done)
     }
 
@@ -27,7 +28,7 @@ impl Script {
     /// A delivery as attempt `attempt`, with the receipt `r<attempt>`.
     fn delivered(self, sent: u64, answered: u64, attempt: u32) -> Self {
         let receipt = format!("r{attempt}");
-        self.then(sent, answered, Action::Deliver { receipt, attempt, ttr: TTR }, Outcome::Done)
+        self.then(sent, answered, Action::Deliver { receipt, revision: 0, attempt, ttr: TTR }, Outcome::Done)
     }
 
     fn finished(self, sent: u64, answered: u64, receipt: &str, outcome: Outcome) -> Self {
@@ -178,7 +179,7 @@ fn a_retry_before_its_step_is_reported() {
 fn a_delivery_before_the_step_of_the_retry_schedule_is_reported() {
     const STEPS: [Duration; 2] = [Duration::from_millis(40), Duration::from_millis(70)];
     let added = || {
-        let add = Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &STEPS };
+        let add = Action::Add(Add { retry: &STEPS, ..Add::default() });
         Script(History::new()).then(0, 10, add, Outcome::Done).delivered(20, 30, 1)
     };
     // The TTR is 100 ms.
@@ -220,7 +221,7 @@ fn a_delivery_before_a_changed_due_time_is_reported() {
         .assert_valid();
     let hastened = Script::added().then(12, 13, reschedule(2), Outcome::Done);
     hastened.delivered(13, 14, 1).assert_valid();
-    let add = Action::Add { delay: Duration::from_millis(500), max_attempts: 3, retry: &[] };
+    let add = Action::Add(Add { delay: Duration::from_millis(500), max_attempts: 3, ..Add::default() });
     let hastened = Script(History::new()).then(0, 10, add, Outcome::Done);
     let hastened = hastened.then(12, 13, reschedule(2), Outcome::Done);
     hastened.delivered(13, 14, 1).delivered(14, 114, 2).assert_valid();
@@ -242,7 +243,7 @@ fn requeue(delay: u64) -> Action {
 #[test]
 fn after_a_requeue_the_attempts_start_again() {
     let buried = || Script::added().delivered(20, 30, 1).then(40, 45, bury("r1"), Outcome::Done);
-    let again = || Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
+    let again = || Action::Deliver { receipt: "again".to_owned(), revision: 0, attempt: 1, ttr: TTR };
     let requeued = |outcome| buried().then(50, 60, requeue(20), outcome);
     requeued(Outcome::Done).then(0, 70, again(), Outcome::Done).assert_valid();
     requeued(Outcome::Unknown).then(0, 70, again(), Outcome::Done).assert_valid();

@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use super::{
     caller::{Caller, call_once, call_until_known, read_until_known},
-    run::Run,
+    job::{Job, add_outcome, milliseconds},
+    run::{Run, TOPICS},
 };
 use crate::checker::{Action, Outcome, SentAt};
 
@@ -24,63 +25,37 @@ const BATCH: usize = 4;
 /// The number of open jobs above which producers wait.
 const OPEN_LIMIT: usize = 1_000;
 const PAUSE: Duration = Duration::from_millis(5);
-/// The retry schedule of some jobs.
-const RETRY: [Duration; 2] = [Duration::from_millis(700), Duration::from_millis(1_500)];
-
+/// The most jobs that a producer keeps to add them again later.
+const EARLIER: usize = 20;
 /// Whether this client adds or pops several jobs at a time.
 fn uses_batches(number: usize) -> bool {
     number % 2 == 1
 }
 
-struct Job {
-    id: String,
-    delay: Duration,
-    max_attempts: u32,
-    retry: &'static [Duration],
-}
-
-impl Job {
-    fn new(id: String, run: &Run, random: &mut StdRng) -> Self {
-        let delay = run.random_delay(random);
-        let max_attempts = if run.plan.mixed && random.random_bool(0.3) { 3 } else { 0 };
-        let retry: &[Duration] = if run.plan.mixed && random.random_bool(0.3) { &RETRY } else { &[] };
-        Self { id, delay, max_attempts, retry }
-    }
-
-    fn json(&self, run: &Run) -> Value {
-        let retry: Vec<String> = self.retry.iter().map(|step| milliseconds(*step)).collect();
-        json!({
-            "topic": run.topic, "id": self.id, "delay": milliseconds(self.delay), "ttr": run.plan.ttr,
-            "max_attempts": self.max_attempts, "retry": retry, "body": { "of": self.id },
-        })
-    }
-
-    fn action(&self) -> Action {
-        Action::Add { delay: self.delay, max_attempts: self.max_attempts, retry: self.retry }
-    }
-}
-
-/// A time as requests have it.
-fn milliseconds(time: Duration) -> String {
-    format!("{}ms", time.as_millis())
-}
-
-/// Adds jobs as long as the run wants more, each until it is acknowledged, and reschedules or deletes some of them.
+/// Adds jobs as long as the run wants more, each until it is acknowledged, and replaces, reschedules or deletes some of them.
 pub async fn produce(run: Arc<Run>, number: usize) {
     let mut caller = Caller::new(&run.addresses, number);
     let mut random = StdRng::seed_from_u64(run.plan.seed + number as u64);
     let size = if uses_batches(number) { BATCH } else { 1 };
+    let mut earlier: Vec<Job> = Vec::new();
     for n in 0.. {
         while run.open_jobs() > OPEN_LIMIT {
             SystemClock::new().sleep(PAUSE).await;
         }
         if !run.wants_more(size) {
-            return;
+            break;
         }
-        let ids = (0..size).map(|k| format!("{}-{number}-{n}-{k}", run.topic));
-        let jobs: Vec<Job> = ids.map(|id| Job::new(id, &run, &mut random)).collect();
-        while !add(&run, &mut caller, &jobs).await {}
+        let names = (0..size).map(|k| format!("{number}-{n}-{k}"));
+        let jobs: Vec<Job> = names.map(|name| Job::new(&name, &run, &mut random)).collect();
+        add(&run, &mut caller, &jobs).await;
         run.jobs_added(size);
+        earlier.extend(jobs.iter().filter(|job| job.may_be_added_again()).cloned());
+        if !earlier.is_empty() && (random.random_bool(0.3) || earlier.len() > EARLIER) {
+            let job = earlier.swap_remove(random.random_range(0..earlier.len()));
+            let again = job.again(&run, &mut random);
+            add(&run, &mut caller, std::slice::from_ref(&again)).await;
+            earlier.extend(random.random_bool(0.5).then_some(again));
+        }
         let id = &jobs[0].id;
         if run.plan.changes && random.random_bool(0.1) {
             let delay = run.random_delay(&mut random);
@@ -97,42 +72,41 @@ pub async fn produce(run: Arc<Run>, number: usize) {
             SystemClock::new().sleep(run.plan.pause).await;
         }
     }
+    let last: Vec<Job> = earlier.iter().map(|job| job.again(&run, &mut random)).collect();
+    if !last.is_empty() {
+        add(&run, &mut caller, &last).await;
+    }
 }
 
-/// Sends an add, single or as a batch. Returns whether all of it was acknowledged.
-async fn add(run: &Run, caller: &mut Caller, jobs: &[Job]) -> bool {
-    let sent = run.history.sent_now();
-    let answer = match jobs {
-        [job] => caller.call(Method::POST, "/jobs", Some(&job.json(run))).await,
-        jobs => {
-            let jobs: Vec<Value> = jobs.iter().map(|job| job.json(run)).collect();
-            caller.call(Method::POST, "/batch/jobs", Some(&json!({ "jobs": jobs }))).await
+/// Sends an add, single or as a batch, until the outcome is known for each of its jobs.
+async fn add(run: &Run, caller: &mut Caller, jobs: &[Job]) {
+    loop {
+        let sent = run.history.sent_now();
+        let answer = match jobs {
+            [job] => caller.call(Method::POST, "/jobs", Some(&job.json(run))).await,
+            jobs => {
+                let jobs: Vec<Value> = jobs.iter().map(|job| job.json(run)).collect();
+                caller.call(Method::POST, "/batch/jobs", Some(&json!({ "jobs": jobs }))).await
+            }
+        };
+        let mut is_known = true;
+        for (index, job) in jobs.iter().enumerate() {
+            let outcome = add_outcome(answer.as_ref(), index, jobs.len());
+            is_known &= outcome != Outcome::Unknown;
+            run.history.record(&job.id, sent, job.action(), outcome);
         }
-    };
-    let mut all = true;
-    for (index, job) in jobs.iter().enumerate() {
-        let status = match (&answer, jobs.len()) {
-            (None, _) => 503,
-            (Some(answer), 1) => u64::from(answer.status),
-            (Some(answer), _) => answer.json()["results"][index]["status"].as_u64().expect("a status"),
-        };
-        let outcome = match status {
-            200 | 201 => Outcome::Done,
-            500.. => Outcome::Unknown,
-            _ => panic!("{answer:?}"),
-        };
-        all &= outcome == Outcome::Done;
-        run.history.record(&job.id, sent, job.action(), outcome);
+        if is_known {
+            return;
+        }
     }
-    all
 }
 
 /// Pops and works until the run is over.
 pub async fn work(run: Arc<Run>, number: usize) {
     let mut caller = Caller::new(&run.addresses, number);
     let mut random = StdRng::seed_from_u64(run.plan.seed + 1_000 + number as u64);
-    let single = format!("/topics/{}/pop?wait=1s", run.topic);
-    let batch = json!({"topics": [run.topic], "max": BATCH, "wait": "1s"});
+    let batch = json!({ "topics": TOPICS, "max": BATCH, "wait": "1s" });
+    let single = format!("/topics/{}/pop?wait=1s", TOPICS[number / 2 % TOPICS.len()]);
     while !run.is_over() {
         let sent = run.history.sent_now();
         let answer = if uses_batches(number) {
@@ -168,10 +142,15 @@ impl ReservedJob {
         let reserved = Self { id: text("id").to_owned(), receipt: text("receipt").to_owned() };
         let attempt = job["attempt"].as_u64().and_then(|attempt| u32::try_from(attempt).ok());
         let ttr = Duration::from_secs(run.plan.ttr);
-        let action =
-            Action::Deliver { receipt: reserved.receipt.clone(), attempt: attempt.expect("an attempt"), ttr };
+        let revision = job["body"]["revision"].as_u64().expect("the body is one that was sent");
+        assert_eq!(job["body"], json!({ "of": reserved.id, "revision": revision }));
+        let action = Action::Deliver {
+            receipt: reserved.receipt.clone(),
+            revision,
+            attempt: attempt.expect("an attempt"),
+            ttr,
+        };
         run.history.record(&reserved.id, sent, action, Outcome::Done);
-        assert_eq!(job["body"], json!({ "of": reserved.id }), "the body is the one that was sent");
         run.delivered(lateness(text("due_at")));
         reserved
     }

@@ -8,6 +8,7 @@
 mod caller;
 mod clients;
 mod final_state;
+mod job;
 mod plan;
 mod run;
 

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hyper::Method;
 use linger::clock::{Clock, SystemClock};
 use rand::{RngExt, rngs::StdRng};
 use tokio::task::JoinSet;
@@ -27,6 +28,10 @@ use crate::{
 
 /// How long a load may take to come to rest after the last progress: a few TTRs, a restart, a failover.
 const GRACE: Duration = Duration::from_secs(60);
+/// The topic of the jobs whose ids are forgotten when they end, and of those whose ids are remembered.
+pub const TOPIC: &str = "load";
+pub const REMEMBERING: &str = "remembering";
+pub const TOPICS: [&str; 2] = [TOPIC, REMEMBERING];
 const INTERVAL: Duration = Duration::from_millis(200);
 /// How often a load is looked at whether it makes progress.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -35,7 +40,6 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Run {
     pub plan: Plan,
-    pub topic: &'static str,
     pub addresses: Vec<SocketAddr>,
     pub history: History,
     /// The tasks of slow workers.
@@ -60,7 +64,6 @@ impl Run {
         let clock = SystemClock::new();
         Self {
             plan,
-            topic: "load",
             addresses: addresses.to_vec(),
             history: History::new(),
             slow_workers: Mutex::default(),
@@ -185,6 +188,7 @@ pub async fn run(plan: Plan, addresses: &[SocketAddr], faults: impl AsyncFnOnce(
     let began = Instant::now();
     println!("load of {plan:?}");
     let run = Arc::new(Run::new(plan, addresses));
+    set_dedup(&run).await;
     let (mut producers, mut workers) = (JoinSet::new(), JoinSet::new());
     for number in 0..run.plan.clients {
         producers.spawn(produce(run.clone(), number));
@@ -206,11 +210,18 @@ pub async fn run(plan: Plan, addresses: &[SocketAddr], faults: impl AsyncFnOnce(
     workers.join_all().await;
     let slow = std::mem::take(&mut *run.slow_workers.lock().expect("not poisoned"));
     slow.join_all().await;
-    let final_state = read_final_state(&mut Caller::new(&run.addresses, 0), &[run.topic], &run.history).await;
+    let final_state = read_final_state(&mut Caller::new(&run.addresses, 0), &TOPICS, &run.history).await;
     let verdict = check(&run.history, Some(&final_state));
     let mut late_us = std::mem::take(&mut *run.lateness_us.lock().expect("not poisoned"));
     late_us.sort_unstable();
     Report { verdict, came_to_rest, late_us, took: began.elapsed(), seed: run.plan.seed }
+}
+
+/// Has a topic remember ids for longer than any load lasts.
+async fn set_dedup(run: &Run) {
+    let (mut caller, path) = (Caller::new(&run.addresses, 0), format!("/topics/{REMEMBERING}"));
+    let json = serde_json::json!({ "dedup": "7d" });
+    while caller.call(Method::PUT, &path, Some(&json)).await.is_none() {}
 }
 
 /// Waits until only dead letters are left. Returns false if the load stops making progress before.
@@ -221,7 +232,7 @@ async fn drain(run: &Run) -> bool {
     // Jobs that a worker dropped need the end of their TTR before another worker receives them.
     let longest = GRACE + run.plan.spread + Duration::from_secs(run.plan.ttr) * 4;
     while u128::from(idle_checks as u64) * INTERVAL.as_millis() < longest.as_millis() {
-        let (live, _) = counts(&mut caller, &[run.topic]).await;
+        let (live, _) = counts(&mut caller, &TOPICS).await;
         if live == 0 {
             return true;
         }

@@ -25,8 +25,9 @@ pub async fn operate(mut client: Client) {
             }
             15..40 => drop(client.call(Waits::No, "POST", &format!("{target}/resume"), None).await),
             40..50 => {
-                let json = json!({ "require_receipt": client.chance(0.5), "retry": ["200ms"] });
-                client.call(Waits::No, "PUT", &target, Some(&json)).await;
+                let require_receipt = client.chance(0.5);
+                let others = json!({ "require_receipt": require_receipt, "retry": ["200ms"] });
+                change_settings(&mut client, topic, others).await;
             }
             50..85 => requeue_one(&mut client, topic).await,
             85..93 => delete_dead(&mut client, topic).await,
@@ -34,6 +35,15 @@ pub async fn operate(mut client: Client) {
             _ => {}
         }
     }
+}
+
+/// Changes the settings of a topic, all but what it remembers.
+pub async fn change_settings(client: &mut Client, topic: usize, mut settings: Value) {
+    if client.world.plan.remembering[topic] {
+        settings["dedup"] = "7d".into();
+    }
+    let target = format!("/topics/{}", topic_name(topic));
+    client.call(Waits::No, "PUT", &target, Some(&settings)).await;
 }
 
 /// Sends a call until it is answered.
@@ -66,6 +76,7 @@ pub async fn dead_letters(client: &mut Client, topic: usize) -> Vec<(usize, u32)
 }
 
 async fn requeue_one(client: &mut Client, topic: usize) {
+    let before = client.world.jobs().clone();
     let dead = dead_letters(client, topic).await;
     let Some((job, _)) = dead.first().copied() else { return };
     let known = client.world.jobs()[job].clone();
@@ -78,7 +89,8 @@ async fn requeue_one(client: &mut Client, topic: usize) {
         let target = format!("/jobs/{id}/requeue");
         let answer = client.call(Waits::No, "POST", &target, Some(&json)).await;
         let outcome = client.outcome(&target, answer.as_ref());
-        if outcome == Outcome::Refused {
+        // It may have been replaced meanwhile.
+        if outcome == Outcome::Refused && client.world.jobs()[job].revision == before[job].revision {
             client.world.report(format!("{} was dead and was not requeued: {answer:?}", name(job)));
         }
         let action = Action::Requeue { delay: Duration::from_millis(delay_ms) };

@@ -12,6 +12,8 @@ use crate::harness::failing::{ChooseFault, Failure, Fault, HungCalls};
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub topics: usize,
+    /// Which topics remember the ids of jobs that ended.
+    pub remembering: [bool; 2],
     pub producers: usize,
     /// How often each producer adds jobs.
     pub adds: usize,
@@ -31,6 +33,7 @@ impl Plan {
         let kinds = std::array::from_fn(|_| random.random_bool(0.6));
         Self {
             topics: random.random_range(1..=2),
+            remembering: std::array::from_fn(|_| random.random_bool(0.5)),
             producers: random.random_range(1..=2),
             adds: random.random_range(1..=2),
             workers: random.random_range(1..=3),

@@ -9,17 +9,18 @@ use super::{
     client::{Answer, Client, Waits},
     world::{name, topic_name},
 };
-use crate::checker::{Action, Outcome};
+use crate::checker::{Action, Add, Outcome};
 
 /// The retry schedule of some jobs.
 const RETRY: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// A job to add.
+#[derive(Clone)]
 struct NewJob {
     number: usize,
     /// Whether the producer chooses the id, so that it may send the add again.
     has_id: bool,
-    action: Action,
+    add: Add,
     json: Value,
 }
 
@@ -31,7 +32,7 @@ impl NewJob {
         let max_attempts = client.random.random_range(0..4);
         let mut json = json!({
             "topic": topic_name(topic), "delay": format!("{delay_ms}ms"), "max_attempts": max_attempts,
-            "ttr": client.random.random_range(1..3), "body": { "job": number },
+            "ttr": client.random.random_range(1..3), "body": { "job": number, "revision": 0 },
         });
         let has_id = client.chance(0.75);
         if has_id {
@@ -42,8 +43,24 @@ impl NewJob {
         if !retry.is_empty() {
             json["retry"] = json!(["100ms", "1s"]);
         }
-        let action = Action::Add { delay: Duration::from_millis(delay_ms), max_attempts, retry };
-        Self { number, has_id, action, json }
+        let is_remembered = client.world.plan.remembering[topic];
+        let delay = Duration::from_millis(delay_ms);
+        let add = Add { delay, max_attempts, retry, is_remembered, ..Add::default() };
+        let first = Self { number, has_id, add, json };
+        if has_id && client.chance(0.4) { first.next_version(client) } else { first }
+    }
+
+    /// The next version of the job, with another due time.
+    fn next_version(&self, client: &mut Client) -> Self {
+        let mut next = self.clone();
+        let delay_ms = client.random.random_range(0..2_000);
+        next.add.delay = Duration::from_millis(delay_ms);
+        next.add.revision += 1;
+        next.json["delay"] = format!("{delay_ms}ms").into();
+        next.json["body"]["revision"] = next.add.revision.into();
+        next.json["revision"] = next.add.revision.into();
+        next.json["if_exists"] = "replace".into();
+        next
     }
 }
 
@@ -54,13 +71,12 @@ pub async fn produce(mut client: Client) {
         client.sleep(0, 1_500).await;
         let count = if client.chance(0.3) { 3 } else { 1 };
         let jobs: Vec<NewJob> = (0..count).map(|_| NewJob::new(&mut client)).collect();
-        let numbers: Vec<usize> = jobs.iter().map(|job| job.number).collect();
         {
             let _adding = world.adding.read().await;
-            add_until_known(&mut client, jobs).await;
+            add_until_known(&mut client, jobs.clone()).await;
         }
-        for number in numbers {
-            change(&mut client, number).await;
+        for job in jobs {
+            change(&mut client, &job).await;
         }
     }
 }
@@ -68,6 +84,10 @@ pub async fn produce(mut client: Client) {
 /// Adds jobs until each is acknowledged. One without an id is sent only once.
 async fn add_until_known(client: &mut Client, mut jobs: Vec<NewJob>) {
     let world = client.world.clone();
+    for job in &jobs {
+        let known = &mut world.jobs()[job.number];
+        (known.revision, known.is_added) = (job.add.revision, false);
+    }
     while !jobs.is_empty() {
         let sent = world.now();
         let answer = match &jobs[..] {
@@ -81,12 +101,18 @@ async fn add_until_known(client: &mut Client, mut jobs: Vec<NewJob>) {
         let mut left = Vec::new();
         for (index, job) in jobs.into_iter().enumerate() {
             let answer = answer.as_ref().map(|answer| item(answer, is_batch.then_some(index)));
-            let outcome = client.outcome("add", answer.as_ref());
-            if answer.as_ref().is_some_and(|answer| answer.json["code"] == "job_exists") {
+            let code = answer.as_ref().map(|answer| answer.json["code"].clone()).unwrap_or_default();
+            let outcome = match answer.as_ref().is_some_and(|answer| answer.json.get("ended").is_some()) {
+                true if job.add.is_remembered && code != "job_exists" => Outcome::Gone,
+                _ => client.outcome("add", answer.as_ref()),
+            };
+            if outcome == Outcome::Refused && code != "intake_paused" {
                 world.report(format!("the add of {} met another job: {answer:?}", name(job.number)));
             }
-            world.record(job.number, sent, job.action.clone(), outcome);
-            if outcome == Outcome::Done {
+            world.record(job.number, sent, Action::Add(job.add.clone()), outcome);
+            if outcome == Outcome::Gone {
+                world.jobs()[job.number].id = Some(name(job.number));
+            } else if outcome == Outcome::Done {
                 let id = answer.and_then(|answer| answer.json["id"].as_str().map(str::to_owned));
                 world.jobs()[job.number].id = id;
             } else if outcome == Outcome::Refused || job.has_id {
@@ -111,7 +137,8 @@ pub fn item(answer: &Answer, index: Option<usize>) -> Answer {
 }
 
 /// Changes a job that the producer has added, or leaves it alone.
-async fn change(client: &mut Client, job: usize) {
+async fn change(client: &mut Client, added: &NewJob) {
+    let job = added.number;
     let Some(id) = client.world.jobs()[job].id.clone() else { return };
     if client.world.is_draining() {
         return;
@@ -134,6 +161,13 @@ async fn change(client: &mut Client, job: usize) {
             client.call_until_known(job, "PATCH", &target, Some(&json), action).await;
         }
         4 => drop(client.read(job, &id).await),
+        5.. if added.add.revision > 0 => {
+            client.sleep(0, 3_000).await;
+            let newer = added.next_version(client);
+            let world = client.world.clone();
+            let _adding = world.adding.read().await;
+            add_until_known(client, vec![newer]).await;
+        }
         _ => {}
     }
 }

@@ -14,7 +14,7 @@ use tower::ServiceExt;
 
 use super::{
     client::{Client, Waits},
-    operator::{dead_letters, operate, requeue_all, resume_all},
+    operator::{change_settings, dead_letters, operate, requeue_all, resume_all},
     plan::Plan,
     producer::produce,
     worker::work,
@@ -55,7 +55,7 @@ pub fn run(seed: u64) -> Report {
     runtime.block_on(async {
         let mut random = SmallRng::seed_from_u64(seed);
         let plan = Plan::new(&mut random);
-        let world = World::new(plan, random.random());
+        let world = World::new(plan);
         Run { world, random, producers: JoinSet::new(), workers: JoinSet::new() }.run().await
     })
 }
@@ -71,6 +71,11 @@ struct Run {
 impl Run {
     async fn run(mut self) -> Report {
         let world = self.world.clone();
+        let mut client = self.client();
+        for topic in 0..world.plan.topics {
+            change_settings(&mut client, topic, json!({})).await;
+        }
+        world.begin_faults(self.random.random());
         for _ in 0..world.plan.producers {
             let client = self.client();
             self.producers.spawn(produce(client));

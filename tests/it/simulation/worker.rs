@@ -99,8 +99,12 @@ impl ReservedJob {
         if client.world.clock.now() >= until {
             client.world.report(format!("a reservation had ended before it was delivered: {job}"));
         }
-        let action =
-            Action::Deliver { receipt: reserved.receipt.clone(), attempt: attempt.expect("an attempt"), ttr };
+        let action = Action::Deliver {
+            receipt: reserved.receipt.clone(),
+            revision: job["body"]["revision"].as_u64().expect("the body is the one that was sent"),
+            attempt: attempt.expect("an attempt"),
+            ttr,
+        };
         client.world.record(number, sent, action, Outcome::Done);
         reserved
     }

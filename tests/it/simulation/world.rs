@@ -37,7 +37,9 @@ pub struct KnownJob {
     /// `None` until the server has chosen and shown it.
     pub id: Option<String>,
     pub topic: usize,
-    /// Whether no add of it will be sent any more.
+    /// The revision of the last add that was sent, or 0.
+    pub revision: u64,
+    /// Whether no add of it is being sent.
     pub is_added: bool,
 }
 
@@ -75,13 +77,12 @@ impl Drop for World {
 }
 
 impl World {
-    pub fn new(plan: Plan, seed: u64) -> Arc<Self> {
+    pub fn new(plan: Plan) -> Arc<Self> {
         let clock = ManualClock::new(Timestamp::parse(START).expect("START is a timestamp"));
         let (events, metrics, stop) =
             (Arc::new(StoreEvents::default()), Metrics::new(), CancellationToken::new());
         let naive = Naive::new(clock.clone(), events.clone(), None);
         let (store, faults) = (FailingStore::new(naive.clone()), Arc::<Faults>::default());
-        store.choose_faults(Some(faults.choose(plan.clone(), seed)));
         let (limits, options) = SETTINGS.clone();
         let queue = Queue::new(store.clone(), &events, clock.clone(), limits, metrics.queue.clone());
         tokio::spawn({
@@ -104,7 +105,7 @@ impl World {
             start_us: clock.now_micros(),
             clock,
             ticks: AtomicU64::default(),
-            draining: AtomicBool::default(),
+            draining: true.into(),
             over: AtomicBool::default(),
             stop,
         })
@@ -126,7 +127,7 @@ impl World {
     /// Begins a job, and returns its number.
     pub fn new_job(&self, topic: usize) -> usize {
         let mut jobs = self.jobs();
-        jobs.push(KnownJob { id: None, topic, is_added: false });
+        jobs.push(KnownJob { id: None, topic, revision: 0, is_added: false });
         jobs.len() - 1
     }
 
@@ -183,6 +184,12 @@ impl World {
             0 => Ok(()),
             lost => Err(format!("{lost} reservations neither reached a client nor were given back")),
         }
+    }
+
+    /// From now on calls of the store go wrong, and clients leave.
+    pub fn begin_faults(&self, seed: u64) {
+        self.draining.store(false, Ordering::Relaxed);
+        self.store.choose_faults(Some(self.faults.choose(self.plan.clone(), seed)));
     }
 
     /// Ends all faults: the store works, and no client leaves any more.

@@ -2,21 +2,18 @@
 
 use std::time::Duration;
 
-use super::{Delivery, JobHistory};
+use super::{Delivery, JobHistory, versions::Version};
 use crate::checker::{Action, Event, Law};
 
 impl JobHistory<'_> {
     pub(super) fn check_due_times(&mut self) {
-        let adds = self.events.iter().filter_map(|event| match event.action {
-            Action::Add { delay, .. } => Some(event.sent + delay),
-            _ => None,
-        });
-        let Some(due) = adds.min() else {
-            return self.violation(Law::NothingInvented, "was never sent".to_owned());
-        };
         let mut found = Vec::new();
         for (index, delivery) in self.deliveries.iter().enumerate() {
-            let due = self.earliest_due(delivery, index.checked_sub(1).map(|i| &self.deliveries[i]), due);
+            let Some(version) = self.versions.of(delivery.revision) else {
+                return self.violation(Law::NothingInvented, "was never sent".to_owned());
+            };
+            let due =
+                self.earliest_due(delivery, index.checked_sub(1).map(|i| &self.deliveries[i]), &version);
             if delivery.event.answered < due {
                 let early = due - delivery.event.answered;
                 found.push(format!("was delivered {early:?} early, as attempt {}", delivery.attempt));
@@ -25,24 +22,29 @@ impl JobHistory<'_> {
         found.into_iter().for_each(|description| self.violation(Law::NeverEarly, description));
     }
 
-    /// The earliest due time of a delivery, by what determined it last: the add, a requeue, the end of the reservation
-    /// `before`, or a change of the due time.
+    /// The earliest due time of a delivery, by what determined it last: the add of its version, a requeue, the end of the
+    /// reservation `before`, or a change of the due time.
     fn earliest_due(
         &self,
         delivery: &Delivery<'_>,
         before: Option<&Delivery<'_>>,
-        added: Duration,
+        version: &Version,
     ) -> Duration {
         let returns =
-            before.filter(|before| before.round == delivery.round && before.attempt + 1 == delivery.attempt);
+            before.filter(|before| (before.revision, before.round, before.attempt + 1) == delivery.order());
         let requeue = delivery.round.checked_sub(1).map(|last| self.requeues[last]);
+        let requeue = requeue.filter(|requeue| requeue.answered > version.sent);
         let (since, due) = match (returns, requeue) {
             (Some(before), _) => {
                 let returned = self.released_until(before).or_else(|| self.timed_out_until(before));
                 (before.event.answered, returned.unwrap_or_default())
             }
-            (None, Some(requeue)) => (requeue.sent, requeue.sent + delay_of(requeue).unwrap_or_default()),
-            (None, None) => (Duration::ZERO, added),
+            (None, Some(requeue)) => {
+                let requeued = requeue.sent + delay_of(requeue).unwrap_or_default();
+                let is_last = requeue.done() && version.is_certain_at(requeue.sent);
+                (requeue.sent.min(version.sent), if is_last { requeued } else { requeued.min(version.due) })
+            }
+            (None, None) => (version.sent, version.due),
         };
         let is_between = |event: &&&Event| {
             matches!(event.action, Action::Reschedule { .. })
@@ -93,7 +95,7 @@ impl JobHistory<'_> {
 }
 
 /// The delay that a requeue or a change of the due time asks for.
-fn delay_of(event: &Event) -> Option<Duration> {
+pub(super) fn delay_of(event: &Event) -> Option<Duration> {
     match event.action {
         Action::Reschedule { delay } | Action::Requeue { delay } => Some(delay),
         _ => None,

@@ -1,9 +1,7 @@
 //! Histories of jobs that come back after their end, and of ids that are used again.
 
-use std::time::Duration;
-
 use super::{Script, TTR, only_job};
-use crate::checker::{Action, FinalState, History, Law, Outcome};
+use crate::checker::{Action, Add, FinalState, History, Law, Outcome};
 
 #[test]
 fn a_job_whose_repeated_removal_found_nothing_and_that_appears_again_is_reported() {
@@ -66,7 +64,7 @@ fn a_job_that_was_not_found_and_that_is_there_in_the_end_is_reported() {
         }
         // A second add gives the id a second lifetime, in which the job has not been delivered yet.
         for script in missing_jobs() {
-            let add = Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
+            let add = Action::Add(Add::default());
             let script = script.then(80, 90, add, Outcome::Done);
             assert_eq!(script.violated_laws(Some(&only_job(false, 0))), []);
         }
@@ -75,7 +73,7 @@ fn a_job_that_was_not_found_and_that_is_there_in_the_end_is_reported() {
 
 #[test]
 fn a_job_that_was_added_again_and_is_lost_is_reported() {
-    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
+    let add = || Action::Add(Add::default());
     let again = || added_with_unknown_outcome().then(61, 70, add(), Outcome::Done);
     again().assert_final_state_violates(&FinalState::default(), Law::NothingLost);
     let script = again().then(80, 90, Action::Delete, Outcome::Unknown);
@@ -85,7 +83,7 @@ fn a_job_that_was_added_again_and_is_lost_is_reported() {
 /// A read of a job before any call has added it does not end it.
 #[test]
 fn a_call_before_the_add_does_not_find_the_job() {
-    let add = Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
+    let add = Action::Add(Add::default());
     let script = Script(History::new()).then(0, 5, Action::Read, Outcome::Gone);
     let script = script.then(6, 10, add, Outcome::Done).delivered(11, 12, 1);
     script.then(13, 14, Action::Read, Outcome::Done).assert_valid();
@@ -93,8 +91,8 @@ fn a_call_before_the_add_does_not_find_the_job() {
 
 #[test]
 fn a_job_that_was_not_found_may_have_been_added_again() {
-    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
-    let again = || Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
+    let add = || Action::Add(Add::default());
+    let again = || Action::Deliver { receipt: "again".to_owned(), revision: 0, attempt: 1, ttr: TTR };
     let missed = |sent| {
         let script = Script(History::new()).then(0, sent, add(), Outcome::Unknown).delivered(10, 20, 1);
         let script = script.finished(30, 40, "r1", Outcome::Unknown);
@@ -110,20 +108,20 @@ fn a_job_that_was_not_found_may_have_been_added_again() {
 
 /// An add that is answered with 503 at 60 ms, after its job was finished.
 fn added_with_unknown_outcome() -> Script {
-    let add = Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
+    let add = Action::Add(Add::default());
     let first = Script(History::new()).then(0, 60, add, Outcome::Unknown);
     first.delivered(10, 20, 1).finished(30, 40, "r1", Outcome::Done)
 }
 
 /// A delivery as attempt 1 with the receipt `again`, and its finish.
 fn second_lifetime(script: Script) -> Script {
-    let deliver = Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
+    let deliver = Action::Deliver { receipt: "again".to_owned(), revision: 0, attempt: 1, ttr: TTR };
     script.then(80, 85, deliver, Outcome::Done).finished(90, 95, "again", Outcome::Done)
 }
 
 #[test]
 fn an_add_that_is_sent_again_may_begin_a_second_lifetime() {
-    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
+    let add = || Action::Add(Add::default());
     second_lifetime(added_with_unknown_outcome().then(61, 70, add(), Outcome::Done)).assert_valid();
     added_with_unknown_outcome()
         .then(61, 70, add(), Outcome::Done)
@@ -140,8 +138,8 @@ fn an_add_that_is_sent_again_may_begin_a_second_lifetime() {
 
 #[test]
 fn the_removal_that_was_answered_last_may_have_been_the_first() {
-    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
-    let again = || Action::Deliver { receipt: "again".to_owned(), attempt: 1, ttr: TTR };
+    let add = || Action::Add(Add::default());
+    let again = || Action::Deliver { receipt: "again".to_owned(), revision: 0, attempt: 1, ttr: TTR };
     let added = || Script(History::new()).then(0, 9, add(), Outcome::Unknown).delivered(10, 20, 1);
     let again_and_deleted = |script: Script| {
         let script = script.then(41, 45, add(), Outcome::Done).then(50, 55, again(), Outcome::Done);
@@ -161,12 +159,12 @@ fn each_sending_of_an_add_begins_at_most_one_lifetime() {
         laws,
         "the add was sent only once"
     );
-    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
+    let add = || Action::Add(Add::default());
     let before = Script(History::new()).then(0, 4, add(), Outcome::Unknown).then(5, 9, add(), Outcome::Done);
     let before = before.delivered(10, 20, 1).finished(30, 40, "r1", Outcome::Done);
     assert_eq!(second_lifetime(before).violated_laws(None), laws, "both adds were answered before the end");
     let third = second_lifetime(added_with_unknown_outcome().then(61, 70, add(), Outcome::Done));
-    let deliver = Action::Deliver { receipt: "third".to_owned(), attempt: 1, ttr: TTR };
+    let deliver = Action::Deliver { receipt: "third".to_owned(), revision: 0, attempt: 1, ttr: TTR };
     assert_eq!(
         third.then(100, 105, deliver, Outcome::Done).violated_laws(None),
         laws,
@@ -178,8 +176,13 @@ fn each_sending_of_an_add_begins_at_most_one_lifetime() {
 /// had been waiting since before.
 #[test]
 fn a_poll_that_waits_over_the_end_may_get_the_next_lifetime() {
-    let add = || Action::Add { delay: Duration::ZERO, max_attempts: 0, retry: &[] };
-    let deliver = |receipt: &str, attempt| Action::Deliver { receipt: receipt.to_owned(), attempt, ttr: TTR };
+    let add = || Action::Add(Add::default());
+    let deliver = |receipt: &str, attempt| Action::Deliver {
+        receipt: receipt.to_owned(),
+        revision: 0,
+        attempt,
+        ttr: TTR,
+    };
     let script = |added| {
         let script = Script(History::new()).then(0, 1, add(), Outcome::Unknown);
         let script = script.then(2, 40, deliver("second", 2), Outcome::Done);
