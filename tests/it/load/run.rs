@@ -217,11 +217,16 @@ pub async fn run(plan: Plan, addresses: &[SocketAddr], faults: impl AsyncFnOnce(
     Report { verdict, came_to_rest, late_us, took: began.elapsed(), seed: run.plan.seed }
 }
 
-/// Has a topic remember ids for longer than any load lasts.
+/// Has a topic remember ids for longer than any load lasts, and all servers know it before they add a job.
 async fn set_dedup(run: &Run) {
-    let (mut caller, path) = (Caller::new(&run.addresses, 0), format!("/topics/{REMEMBERING}"));
-    let json = serde_json::json!({ "dedup": "7d" });
+    let (path, json) = (format!("/topics/{REMEMBERING}"), serde_json::json!({ "dedup": "7d" }));
+    let mut caller = Caller::new(&run.addresses, 0);
     while caller.call(Method::PUT, &path, Some(&json)).await.is_none() {}
+    for address in &run.addresses {
+        let mut caller = Caller::new(&[*address], 0);
+        // The server reads the stored settings for this.
+        while caller.call(Method::GET, &path, None).await.is_none() {}
+    }
 }
 
 /// Waits until only dead letters are left. Returns false if the load stops making progress before.

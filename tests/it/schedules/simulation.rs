@@ -1,13 +1,17 @@
 //! Weeks of schedules over a real engine, by an injected clock: processes are killed before and after their calls take effect,
-//! freeze and wake late, and workers take their time. Whatever happens, no occurrence is added twice, and none is missed but by
-//! the rule of its schedule.
+//! freeze and wake late, and workers take their time. In every second run on the embedded engine the machine's clock is set wrong
+//! and right again; on Redis the clock of the tests cannot be. Whatever happens, no occurrence is added twice, and none is missed
+//! but by the rule of its schedule.
 //!
 //! A run depends on its seed alone, but for the order in which the processes' calls reach the store. The seeds are those of
 //! `crate::simulation`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use linger::{
@@ -33,6 +37,7 @@ use crate::{
 
 /// Seeds of each engine in the normal run.
 const SEEDS: u64 = 3;
+const NAMES: [&str; 5] = ["skip", "jitter", "all", "replace", "none"];
 const STEPS: usize = 150;
 const PROCESSES: usize = 4;
 
@@ -51,10 +56,14 @@ async fn run_seeds(engine: Engine) {
     // `scripts/test --all` and `scripts/prove` run a hundredth of the seeds of the other simulation here.
     let seeds = (setting("LINGER_SIMULATION_SEEDS", 100 * SEEDS) / 100).max(1);
     println!("{seeds} seeds from LINGER_SIMULATION_SEED={first}");
+    let (mut faults, mut jobs) = (0, 0);
     for seed in (first..).take(usize::try_from(seeds).expect("is small")) {
         println!("seed {seed}");
-        World::new(engine, seed).await.run().await;
+        let world = World::new(engine, seed).await.run().await;
+        (faults, jobs) = (faults + world.faults.load(Ordering::Relaxed), jobs + world.seen.len());
     }
+    let engine = format!("{engine:?}").to_lowercase();
+    println!("proof: what=weeks_of_schedules_{engine} runs={seeds} faults={faults} jobs={jobs} seed={first}");
 }
 
 struct World {
@@ -65,6 +74,12 @@ struct World {
     held: Vec<Reservation>,
     /// The ids of the jobs that were delivered, without suffixes.
     seen: BTreeSet<String>,
+    /// Whether the machine's clock is set during the run.
+    sets_clock: bool,
+    /// How far that clock is ahead.
+    wall_ahead_ms: i64,
+    /// How many calls were killed or froze, and how often the clock was set.
+    faults: Arc<AtomicU64>,
 }
 
 impl World {
@@ -86,16 +101,23 @@ impl World {
         fleet
             .put("none", ScheduleFields { missed: Some(Missed::None), ..by_pattern("30 9 * * MON-FRI") })
             .await;
-        Self { fleet, rng, frozen: Vec::new(), held: Vec::new(), seen: BTreeSet::new() }
+        let sets_clock = engine == Engine::Embedded && seed % 2 == 1;
+        let (frozen, held, seen) = (Vec::new(), Vec::new(), BTreeSet::new());
+        Self { fleet, rng, frozen, held, seen, sets_clock, wall_ahead_ms: 0, faults: Arc::default() }
     }
 
-    async fn run(mut self) {
+    async fn run(mut self) -> Self {
         let began = self.fleet.fixture.now();
         for _ in 0..STEPS {
             self.step().await;
         }
         self.settle().await;
-        self.check(began).await;
+        if self.sets_clock {
+            self.check_after_steps().await;
+        } else {
+            self.check(began).await;
+        }
+        self
     }
 
     async fn step(&mut self) {
@@ -103,6 +125,11 @@ impl World {
         // `missed: all` makes up for.
         let longest = if self.rng.random_bool(0.1) { 72_000 } else { 4_000 };
         self.fleet.fixture.clock.advance(seconds(self.rng.random_range(1..longest)));
+        if self.sets_clock && self.rng.random_bool(0.1) {
+            let is_right = self.wall_ahead_ms == 0;
+            let hours = [-2, -1, 1, 2, 8_760, 17_520][self.rng.random_range(0..6)];
+            self.set_clock(if is_right { hours * 3_600_000 } else { 0 });
+        }
         for number in 0..PROCESSES {
             if self.rng.random_bool(0.6) {
                 self.wake(number).await;
@@ -116,17 +143,26 @@ impl World {
         self.work().await;
     }
 
+    /// Sets the machine's clock to be so far ahead. The workers lose what they hold.
+    fn set_clock(&mut self, ahead_ms: i64) {
+        self.fleet.fixture.clock.step_wall(ahead_ms - self.wall_ahead_ms);
+        self.wall_ahead_ms = ahead_ms;
+        self.faults.fetch_add(1, Ordering::Relaxed);
+        self.held.clear();
+    }
+
     /// Has a process run what is due. It may be killed around a call, or freeze before one.
     async fn wake(&mut self, number: usize) {
         let process = &self.fleet.processes[number];
         let (kind, at) = (self.rng.random_range(0..10), self.rng.random_range(1..4));
         let hung = HungCalls::new();
-        let (holds, mut calls) = (hung.clone(), 0);
+        let (holds, faults, mut calls) = (hung.clone(), self.faults.clone(), 0);
         process.store.choose_faults(Some(Box::new(move |called| {
             calls += usize::from(called == "change_schedules");
             if called != "change_schedules" || calls != at {
                 return Fault::default();
             }
+            faults.fetch_add(u64::from(kind < 3), Ordering::Relaxed);
             let killed = || Some(Failure::Error(Error::Unavailable("killed".to_owned())));
             match kind {
                 0 => Fault { failure: killed(), ..Fault::default() },
@@ -175,7 +211,9 @@ impl World {
 
     async fn finish(&self, held: &Reservation) {
         let ended = self.fleet.fixture.store.finish(ALL, finish(&held.job.id, &held.receipt)).await;
-        one(ended.expect("works")).expect("is reserved");
+        let ended = one(ended.expect("works"));
+        // While the clock is wrong, the worker does not know when its reservations end.
+        assert!(self.sets_clock || ended.is_ok(), "is reserved: {ended:?}");
     }
 
     /// Ends all faults, and runs what is due.
@@ -191,13 +229,41 @@ impl World {
         self.work().await;
     }
 
+    /// Once the clock is right for good, every occurrence has run.
+    async fn check_after_steps(&mut self) {
+        self.set_clock(0);
+        self.fleet.run_due().await;
+        // Longer than the reservations that the workers lost.
+        self.fleet.advance(seconds(3_600)).await;
+        self.fleet.work().await;
+        let began = self.fleet.fixture.now();
+        for _ in 0..50 {
+            self.fleet.advance(seconds(600)).await;
+            for id in self.fleet.work().await {
+                assert!(self.seen.insert(id.clone()), "{id} was added twice");
+            }
+        }
+        let ended = self.fleet.fixture.now();
+        for name in NAMES {
+            let next = self.fleet.get(name).await.state.next.expect("never ends");
+            assert!(next < ended.after(seconds(4 * 86_400)), "{name} waits for the wrong clock: {next}");
+        }
+        // Of the others, some gave way while the clock was wrong.
+        let (name, recurrence) = (schedule_name("all"), self.fleet.get("all").await.spec.recurrence);
+        let following = |after: &Timestamp| recurrence.following(*after).filter(|at| *at <= ended);
+        let occurrences = std::iter::successors(following(&began), following);
+        let missing: Vec<_> =
+            occurrences.filter(|at| !self.seen.contains(run_id(&name, *at).as_str())).collect();
+        assert_eq!(missing, []);
+    }
+
     async fn check(&self, began: Timestamp) {
         let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
         for id in &self.seen {
             let name = id.strip_prefix("cron:").and_then(|rest| rest.split_once(':')).expect("a run").0;
             *seen.entry(name).or_default() += 1;
         }
-        for name in ["skip", "jitter", "all", "replace", "none"] {
+        for name in NAMES {
             let view = self.fleet.get(name).await;
             let following = |after: &Timestamp| view.spec.recurrence.following(*after);
             let is_decided = |at: &Timestamp| view.state.next.is_none_or(|next| *at < next);
