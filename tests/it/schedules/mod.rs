@@ -1,5 +1,6 @@
 //! Schedules over the engines, by an injected clock: several processes on one store, each with a queue of its own.
 
+mod program;
 mod rules;
 mod simulation;
 
