@@ -19,6 +19,8 @@ func (r *run) attempt(given *Job, sent time.Time) {
 	arrived, renewed, isStarted, isLost := time.Now(), sent, false, false
 	// Whether the server says that the reservation timed out and no worker has had the job since. A finish still counts.
 	isTimedOut := false
+	// Whether a newer version of the job waits until this reservation ends.
+	isReplaced := false
 	// When a heartbeat was sent although the reservation was over, because the process was stopped meanwhile. Zero without one.
 	askedLate := time.Time{}
 	beat := r.heartbeats.plan(&job, lease, renewed, lease/3)
@@ -28,7 +30,7 @@ func (r *run) attempt(given *Job, sent time.Time) {
 		go func() { done <- r.handle(ctx, given) }()
 	}
 	lose := func(err error) {
-		isLost = true
+		isLost, isReplaced = true, Code(err) == "job_replaced"
 		r.heartbeats.drop(beat)
 		cancel()
 		r.event("lost", given, err)
@@ -45,6 +47,9 @@ func (r *run) attempt(given *Job, sent time.Time) {
 		select {
 		case ended := <-done:
 			r.heartbeats.drop(beat)
+			if isReplaced {
+				r.giveWay(&job, lease-since(renewed))
+			}
 			if !isLost {
 				rest := lease - since(renewed)
 				if isTimedOut {
@@ -86,6 +91,15 @@ func (r *run) attempt(given *Job, sent time.Time) {
 			lose(errors.New("no heartbeat got through"))
 		}
 	}
+	if isReplaced {
+		r.giveWay(&job, lease-since(renewed))
+	}
+}
+
+// giveWay releases a job that was replaced. The server refuses that, and ends the reservation by it, so that the newer version need
+// not wait for the TTR.
+func (r *run) giveWay(job *Job, rest time.Duration) {
+	_, _ = r.report(job, outcome{"release", map[string]any{"delay": "0ms", "reason": "replaced"}}, rest)
 }
 
 // touchPause is how long the worker waits after a heartbeat that failed.

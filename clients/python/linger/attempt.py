@@ -35,6 +35,8 @@ class Attempt:
         self._renewed = sent
         # Whether the server says that the reservation timed out and no worker has had the job since. A finish still counts.
         self._is_timed_out = False
+        # Whether a newer version of the job waits until this reservation ends.
+        self._is_replaced = False
         self._beat = Heartbeat(self._id, self._receipt, sent, 0, 0, self._touched)
         self._mail: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
 
@@ -46,6 +48,8 @@ class Attempt:
         self._heartbeats.drop(self._beat)
         if ended:
             self._report(*ended)
+        elif self._is_replaced:
+            self._give_way()
 
     def _watch(self) -> tuple[str, dict[str, Any]] | None:
         """Waits for what happens to the job, until its handler has ended or it is lost before that was started. Returns the end
@@ -87,6 +91,7 @@ class Attempt:
                 failure = NoAnswer("no heartbeat got through")
             if failure and not is_lost:
                 is_lost = True
+                self._is_replaced = isinstance(failure, Refused) and failure.code == "job_replaced"
                 self.lost.set()
                 self._events.send("lost", self._job, failure)
             if is_lost:
@@ -154,6 +159,15 @@ class Attempt:
         reason = _first(describe(error))
         self._events.send("failed", self._job, error)
         return "release", {"reason": reason}
+
+    def _give_way(self) -> None:
+        """Releases a job that was replaced. The server refuses that, and ends the reservation by it, so that the newer version need
+        not wait for the TTR."""
+        try:
+            self._client.hold(self._id, "release", self._receipt, give_up_after=self._renewed + self._lease - now(),
+                              scope=self._reports, delay=0, reason="replaced")
+        except Error:
+            pass
 
     def _report(self, step: str, fields: dict[str, Any]) -> None:
         """Tells the server how the job ended, until it answers or the reservation ends."""

@@ -121,7 +121,7 @@ fn holders_of_a_replaced_job_are_told(language: Language) {
     assert_eq!(site.counts()["ready"], 4, "what they said is not about the newer versions");
 }
 
-/// The newer version is delivered once the reservation has ended.
+/// The newer version is delivered once the handler has returned, before the TTR ends.
 fn a_heartbeat_of_a_replaced_job_stops_its_handler(language: Language) {
     let site = Site::new();
     site.add("a", "wait", json!({ "ttr": 3 }));
@@ -135,6 +135,7 @@ fn a_heartbeat_of_a_replaced_job_stops_its_handler(language: Language) {
     worker.wait_for(&json!({ "runs": "a", "body": "\"newer\"" }));
     site.server.wait_for_state("a", &json!(null));
     assert_eq!(events(&worker.stop()), ["lost a"]);
+    assert_eq!(site.server.metric("linger_jobs_timed_out_total{topic=\"t\"}"), None);
 }
 
 /// The first heartbeat, which would notice, is due only after 20 seconds.

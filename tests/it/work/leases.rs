@@ -31,7 +31,7 @@ const LOCKED: &str =
 /// With the flags as they are by default; the TTR is the job's own.
 fn heartbeats_keep_a_job_for_longer_than_its_ttr(site: &Site) {
     site.gate("gate");
-    site.add("a", json!({ "ttr": 1 }));
+    site.add("a", json!({ "ttr": 2 }));
     let worker = site.worker(&[], LOCKED);
     let _running = worker.wait_for_pid("self");
     // Six thirds of its TTR.
@@ -44,7 +44,7 @@ fn heartbeats_keep_a_job_for_longer_than_its_ttr(site: &Site) {
 }
 
 fn heartbeats_go_on_beside_a_command_that_prints_fast(site: &Site) {
-    site.add("a", json!({ "ttr": 1 }));
+    site.add("a", json!({ "ttr": 2 }));
     let mut worker = site.worker_into(Stdio::null(), &["--drain", "0s"], "exec yes");
     site.server.wait_for_state("a", &json!("reserved"));
     // Six thirds of its TTR.

@@ -77,6 +77,8 @@ enum Reservation {
     Late,
     /// The server says that there is none.
     Gone,
+    /// The server says that a newer version of the job waits until it ends.
+    Replaced,
 }
 
 /// An attempt of a job.
@@ -199,7 +201,7 @@ impl Attempt {
         match self.reservation {
             Reservation::Good | Reservation::TimedOut => true,
             Reservation::Late => self.limits.on_lost == OnLost::Keep,
-            Reservation::Gone => false,
+            Reservation::Gone | Reservation::Replaced => false,
         }
     }
 
@@ -221,6 +223,11 @@ impl Attempt {
     /// The server says that there is no such reservation.
     pub fn lease_is_gone(&mut self, now: BootTime) {
         self.lose(Reservation::Gone, now);
+    }
+
+    /// The server says that a newer version of the job waits until the reservation ends.
+    pub fn job_was_replaced(&mut self, now: BootTime) {
+        self.lose(Reservation::Replaced, now);
     }
 
     /// The server says that the reservation timed out, and that no worker has had the job since. A job that runs goes on until
@@ -260,8 +267,15 @@ impl Attempt {
 
     /// Whether the lease was lost so that nothing is reported.
     pub fn is_lost(&self) -> bool {
-        matches!(self.reservation, Reservation::Late | Reservation::Gone)
+        matches!(self.reservation, Reservation::Late | Reservation::Gone | Reservation::Replaced)
             && (self.limits.on_lost == OnLost::Kill || self.started.is_none())
+    }
+
+    /// What ends the reservation of a job that was replaced and has ended, or was never started. The server refuses it, and ends the
+    /// reservation by it, so that the newer version need not wait for the TTR.
+    pub fn gives_way(&self) -> Option<Report> {
+        let is_replaced = self.is_lost() && self.reservation == Reservation::Replaced;
+        is_replaced.then(|| Report::Release { delay: Some(Duration::ZERO), reason: reason("replaced", None) })
     }
 
     /// What to report of a job that has ended, or was never started; nothing once the lease is lost.

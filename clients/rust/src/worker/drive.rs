@@ -46,6 +46,9 @@ pub(crate) async fn drive<H: Host>(
         if matches!(outcome, Outcome::Unanswered) {
             return AttemptEnd::Unreported;
         }
+    } else if let Some(release) = attempt.gives_way() {
+        // Not one of the worker's ends: the host knows that the job is lost.
+        report(&shared, &job, &release, &mut stop).await;
     }
     match ended {
         Some(Ended { verdict: Verdict::Broken, what, detail }) => {
@@ -114,7 +117,11 @@ async fn run<H: Host>(
                     Heartbeat::Renewed(sent) => attempt.heartbeat_succeeded(sent),
                     Heartbeat::Failed => attempt.heartbeat_failed(BootTime::now()),
                     Heartbeat::Gone(error) => {
-                        attempt.lease_is_gone(BootTime::now());
+                        if is_replaced(&error) {
+                            attempt.job_was_replaced(BootTime::now());
+                        } else {
+                            attempt.lease_is_gone(BootTime::now());
+                        }
                         lost(shared, job, attempt, &mut told, Some(&error));
                     }
                     Heartbeat::TimedOut(error) => {
@@ -127,6 +134,10 @@ async fn run<H: Host>(
             () = wait_until(until) => {}
         }
     }
+}
+
+fn is_replaced(error: &Error) -> bool {
+    error.refusal().is_some_and(|refusal| refusal.code == "job_replaced")
 }
 
 /// Tells the host that the lease is lost, if it is: once that the job goes on all the same, once that it does not.

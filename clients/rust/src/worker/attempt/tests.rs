@@ -158,6 +158,23 @@ fn a_job_that_was_taken_back_is_ended_within_kill_after() {
 }
 
 #[test]
+fn a_job_that_was_replaced_gives_way_once_it_has_ended() {
+    let done = ended(Verdict::Done, "exit 0");
+    let release = Report::Release { delay: Some(Duration::ZERO), reason: "replaced".to_owned() };
+    let mut attempt = started(LIMITS);
+    attempt.job_was_replaced(second(20));
+    assert_eq!(attempt.next(second(20)), Step::Terminate);
+    assert_eq!((attempt.report(Some(&done)), attempt.gives_way()), (None, Some(release)));
+    // Otherwise a finish ends the reservation.
+    let mut kept = started(Limits { on_lost: OnLost::Keep, ..LIMITS });
+    kept.job_was_replaced(second(20));
+    assert_eq!((kept.report(Some(&done)), kept.gives_way()), (Some(Report::Finish), None));
+    let mut taken = started(LIMITS);
+    taken.lease_is_gone(second(20));
+    assert_eq!(taken.gives_way(), None);
+}
+
+#[test]
 fn a_lost_job_may_be_kept_and_then_still_tries_to_finish() {
     let limits = Limits { on_lost: OnLost::Keep, ..LIMITS };
     let mut attempt = beating(limits);
