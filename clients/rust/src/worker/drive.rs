@@ -117,11 +117,7 @@ async fn run<H: Host>(
                     Heartbeat::Renewed(sent) => attempt.heartbeat_succeeded(sent),
                     Heartbeat::Failed => attempt.heartbeat_failed(BootTime::now()),
                     Heartbeat::Gone(error) => {
-                        if is_replaced(&error) {
-                            attempt.job_was_replaced(BootTime::now());
-                        } else {
-                            attempt.lease_is_gone(BootTime::now());
-                        }
+                        end_lease(attempt, &error, BootTime::now());
                         lost(shared, job, attempt, &mut told, Some(&error));
                     }
                     Heartbeat::TimedOut(error) => {
@@ -136,8 +132,13 @@ async fn run<H: Host>(
     }
 }
 
-fn is_replaced(error: &Error) -> bool {
-    error.refusal().is_some_and(|refusal| refusal.code == "job_replaced")
+/// A heartbeat was refused, because the reservation is gone or is one of an older version.
+fn end_lease(attempt: &mut Attempt, error: &Error, now: BootTime) {
+    if error.refusal().is_some_and(|refusal| refusal.code == "job_replaced") {
+        attempt.job_was_replaced(now);
+    } else {
+        attempt.lease_is_gone(now);
+    }
 }
 
 /// Tells the host that the lease is lost, if it is: once that the job goes on all the same, once that it does not.
