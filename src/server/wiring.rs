@@ -39,11 +39,13 @@ pub(super) async fn open_store(
             let mut options = embedded_options(config);
             options.data_dir = absolute(&options.data_dir);
             metrics.queue.set_limit("min_free_bytes", options.min_free_bytes);
+            metrics.queue.set_limit("dedup_max", options.dedup_max);
             let opened = embedded::open(options, clock, listener, metrics.engine.clone()).await;
             opened.map(|store| -> Arc<dyn Store> { store }).map_err(|error| error.to_string())
         }
         EngineKind::Redis => {
             let timeout = config.redis.start_timeout;
+            metrics.queue.set_limit("dedup_max", config.redis.dedup_max);
             let (options, metrics) = (config.redis.clone(), metrics.engine.clone());
             open_redis(options, redis_tls, &*clock, listener, metrics, timeout).await
         }

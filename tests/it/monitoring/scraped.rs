@@ -124,6 +124,7 @@ fn prometheus_scrapes_every_metric_that_alerts_and_board_use_and_the_documentati
         prometheus.wait_for(&format!("linger_topic_parked_polls{{job='{job}',topic='other'}}"));
         prometheus.wait_for(&format!("linger_schedule_problems_total{{job='{job}',problem='waiting'}}"));
         prometheus.wait_for(&format!("linger_schedule_late_seconds_count{{job='{job}'}}"));
+        prometheus.wait_for(&format!("linger_limit{{job='{job}',limit='dedup_max'}} == 1000000"));
         // Jobs and pauses are read every three seconds.
         prometheus.wait_for(&format!(
             "linger_topic_paused{{job='{job}'}} and on (job) linger_jobs{{topic='left'}} > 0"
