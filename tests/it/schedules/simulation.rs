@@ -66,11 +66,18 @@ async fn run_seeds(engine: Engine) {
     println!("proof: what=weeks_of_schedules_{engine} runs={seeds} faults={faults} jobs={jobs} seed={first}");
 }
 
+/// A process in a call that has not returned.
+struct Frozen {
+    /// The number of the process.
+    number: usize,
+    hung: Arc<HungCalls>,
+    runs: JoinHandle<()>,
+}
+
 struct World {
     fleet: Fleet,
     rng: StdRng,
-    /// Processes in a call that has not returned, and what holds it.
-    frozen: Vec<(Arc<HungCalls>, JoinHandle<()>)>,
+    frozen: Vec<Frozen>,
     held: Vec<Reservation>,
     /// The ids of the jobs that were delivered, without suffixes.
     seen: BTreeSet<String>,
@@ -153,9 +160,8 @@ impl World {
             }
         }
         if self.rng.random_bool(0.5) && !self.frozen.is_empty() {
-            let (hung, process) = self.frozen.swap_remove(self.rng.random_range(0..self.frozen.len()));
-            hung.release();
-            process.await.expect("no process panics");
+            let frozen = self.frozen.swap_remove(self.rng.random_range(0..self.frozen.len()));
+            self.thaw(frozen).await;
         }
         self.work().await;
     }
@@ -196,9 +202,16 @@ impl World {
         tokio::select! {
             ended = &mut runs => ended.expect("no process panics"),
             () = crate::harness::wait::until(|| hung.hung_calls() > 0) => {
-                self.frozen.push((hung, runs));
+                self.frozen.push(Frozen { number, hung, runs });
             }
         }
+    }
+
+    /// Lets a process go on to its end. A fault that was chosen since would hold it for ever.
+    async fn thaw(&self, Frozen { number, hung, runs }: Frozen) {
+        self.fleet.processes[number].store.choose_faults(None);
+        hung.release();
+        runs.await.expect("no process panics");
     }
 
     async fn work(&mut self) {
@@ -235,9 +248,8 @@ impl World {
 
     /// Ends all faults, and runs what is due.
     async fn settle(&mut self) {
-        for (hung, process) in self.frozen.drain(..) {
-            hung.release();
-            process.await.expect("no process panics");
+        for frozen in std::mem::take(&mut self.frozen) {
+            self.thaw(frozen).await;
         }
         for process in &self.fleet.processes {
             process.store.choose_faults(None);
