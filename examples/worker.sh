@@ -9,21 +9,23 @@ headers=(-H 'content-type: application/json')
 answer=$(mktemp)
 stopping=
 # Ending curl closes its connection, which hands a job that was about to come to another worker.
-trap 'stopping=1; [ -z "$poll" ] || kill "$poll" 2>/dev/null' TERM INT
+end_poll() {
+  [ -z "$poll" ] || kill "$poll" 2>/dev/null
+}
+trap 'stopping=1; end_poll' TERM INT
 trap 'rm -f "$answer"' EXIT
 
 work() { # The body is on stdin. It may run twice for a job; fail to give the job back.
   cat
 }
 
-call() { # curl's arguments: leaves the answer in $answer, prints the status, fails without a whole answer
-  curl -sS -o "$answer" -w '%{http_code}' "${headers[@]}" "$@"
-}
+# Leaves the answer in $answer, prints the status, fails without a whole answer.
+call=(curl -sS -o "$answer" -w '%{http_code}' "${headers[@]}")
 
 settle() { # id, step, JSON: repeating is safe; if every try fails, the job's TTR brings it back
   local status
   for _ in 1 2 3 4 5; do
-    if status=$(call -m 30 -d "$3" "$url/jobs/$1/$2"); then
+    if status=$("${call[@]}" -m 30 -d "$3" "$url/jobs/$1/$2"); then
       [[ $status == 2* ]] && return
       echo "$2 $1: $status $(<"$answer")" >&2
       [[ $status == 4* ]] && return # 404: it is gone already. 409: it has another holder by now.
@@ -35,7 +37,11 @@ settle() { # id, step, JSON: repeating is safe; if every try fails, the job's TT
 }
 
 while [ -z "$stopping" ]; do
-  call -m 40 "$url/topics/$topic/pop?wait=20s" >"$answer.status" & poll=$!
+  # In the background, since a trap waits for the end of a command in the foreground. A function would get a shell of
+  # its own, and curl would go on after that shell's end.
+  "${call[@]}" -m 40 "$url/topics/$topic/pop?wait=20s" >"$answer.status" & poll=$!
+  [ -z "$stopping" ] || end_poll # the signal came before the poll had its number
+  wait "$poll" # until curl ends or a signal comes
   wait "$poll" && status=$(<"$answer.status") || status='no answer'
   poll=
   rm -f "$answer.status"

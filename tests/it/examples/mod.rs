@@ -187,13 +187,16 @@ impl Program {
         i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a valid process id")
     }
 
-    /// Waits for the program's end. Returns its status, the rest of its stdout and all of its stderr.
+    /// Waits for the program's end, after which no process that it started runs. Returns its status, the rest of its stdout
+    /// and all of its stderr.
     fn wait(mut self) -> (ExitStatus, String, String) {
         let time_limit = TimeLimit::new();
         while self.child.try_wait().expect("the program is a child of this process").is_none() {
             time_limit.check(|| format!("the program still runs: {}", self.errors()));
             std::thread::park_timeout(std::time::Duration::from_millis(5));
         }
+        let is_left = rustix::process::test_kill_process_group(self.pid()).is_ok();
+        assert!(!is_left, "a process of the program goes on after its end: {}", self.errors());
         let mut rest = String::new();
         let mut stdout = self.stdout.take().expect("the program was started");
         stdout.read_to_string(&mut rest).expect("stdout is text");
