@@ -1,7 +1,7 @@
 //! The examples against a server that refuses requests, cuts responses off and closes connections.
 
 use super::{
-    BASH, GO, JAVA, Language, NODE, PHP, PYTHON, Program, TOKEN,
+    BASH, GO, JAVA_CLASSES, Language, NODE, PHP, PYTHON, Program, TOKEN,
     scripted::{Request, ScriptedServer},
 };
 
@@ -224,5 +224,5 @@ each_language! {
     node NODE,
     php PHP,
     go GO,
-    java JAVA,
+    java JAVA_CLASSES,
 }

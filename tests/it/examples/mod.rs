@@ -12,7 +12,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
     thread::JoinHandle,
 };
 
@@ -30,6 +30,8 @@ struct Language {
     producer: &'static str,
     /// The command that runs a file. If it is empty, the file is compiled.
     interpreter: &'static [&'static str],
+    /// Whether the examples are compiled once for all tests, and run as classes of Java.
+    has_classes: bool,
     /// The part of the worker that prints the body, and the code that replaces it to make the work fail.
     printing: &'static str,
     failing: &'static str,
@@ -41,6 +43,7 @@ const BASH: Language = Language {
     worker: "worker.sh",
     producer: "producer.sh",
     interpreter: &["bash"],
+    has_classes: false,
     printing: "  cat\n",
     failing: "  false\n",
     silent_repeats: 0,
@@ -50,6 +53,7 @@ const PYTHON: Language = Language {
     worker: "worker.py",
     producer: "producer.py",
     interpreter: &["python3"],
+    has_classes: false,
     printing: "print(json.dumps(body), flush=True)",
     failing: "raise RuntimeError(\"broken\")",
     silent_repeats: 0,
@@ -59,6 +63,7 @@ const NODE: Language = Language {
     worker: "worker.js",
     producer: "producer.js",
     interpreter: &["node"],
+    has_classes: false,
     printing: "console.log(JSON.stringify(body))",
     failing: "throw new Error('broken')",
     silent_repeats: 0,
@@ -68,6 +73,7 @@ const PHP: Language = Language {
     worker: "worker.php",
     producer: "producer.php",
     interpreter: &["php"],
+    has_classes: false,
     printing: "echo json_encode($body), \"\\n\";",
     failing: "throw new RuntimeException('broken');",
     silent_repeats: 0,
@@ -77,6 +83,7 @@ const GO: Language = Language {
     worker: "worker.go",
     producer: "producer.go",
     interpreter: &[],
+    has_classes: false,
     printing: "_, err := fmt.Println(string(body))\n\treturn err",
     failing: "return errors.New(\"broken\")",
     silent_repeats: 0,
@@ -86,13 +93,33 @@ const JAVA: Language = Language {
     worker: "Worker.java",
     producer: "Producer.java",
     interpreter: &["java"],
+    has_classes: false,
     printing: "System.out.println(body);",
     failing: "throw new Exception(\"broken\");",
     silent_repeats: 1,
 };
 
+/// Java for tests that are not about the start: `java FILE` compiles the file at each, for more than a second of a
+/// processor's time.
+const JAVA_CLASSES: Language = Language { has_classes: true, ..JAVA };
+
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
+}
+
+/// The folder with the classes of Java, compiled once.
+fn java_classes() -> &'static Path {
+    static COMPILED: OnceLock<PathBuf> = OnceLock::new();
+    COMPILED.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("java-examples");
+        let mut compile = Command::new("javac");
+        compile.arg("-d").arg(&folder).args([JAVA.worker, JAVA.producer].map(example));
+        assert!(
+            compile.status().expect("javac starts; scripts/test installs it").success(),
+            "the examples do not compile"
+        );
+        folder
+    })
 }
 
 impl Language {
@@ -111,8 +138,18 @@ impl Language {
         command
     }
 
+    /// The command that runs an example.
+    fn example(&self, name: &str, directory: &Path) -> Command {
+        if !self.has_classes {
+            return self.command(&example(name), directory);
+        }
+        let mut command = Command::new("java");
+        command.arg("-cp").arg(java_classes()).arg(name.trim_end_matches(".java"));
+        command
+    }
+
     fn worker(&self, url: &str, directory: &Path) -> Program {
-        Program::start(self.command(&example(self.worker), directory), url, directory)
+        Program::start(self.example(self.worker, directory), url, directory)
     }
 
     /// The worker with work that always fails.
@@ -130,7 +167,7 @@ impl Language {
     }
 
     fn producer(&self, url: &str, directory: &Path) -> Program {
-        let mut command = self.command(&example(self.producer), directory);
+        let mut command = self.example(self.producer, directory);
         command.args(["1001", "15m"]);
         Program::start(command, url, directory)
     }
