@@ -13,6 +13,7 @@ use std::{
 use hyper::Method;
 use linger::clock::{Clock, SystemClock};
 use rand::{RngExt, rngs::StdRng};
+use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::{
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{
     checker::{History, check},
-    harness::wait::TimeLimit,
+    harness::wait::{StepLimit, TimeLimit},
 };
 
 /// How long a load may take to come to rest after the last progress: a few TTRs, a restart, a failover.
@@ -219,14 +220,24 @@ pub async fn run(plan: Plan, addresses: &[SocketAddr], faults: impl AsyncFnOnce(
 
 /// Has a topic remember ids for longer than any load lasts, and all servers know it before they add a job.
 async fn set_dedup(run: &Run) {
-    let (path, json) = (format!("/topics/{REMEMBERING}"), serde_json::json!({ "dedup": "7d" }));
+    let (path, json) = (format!("/topics/{REMEMBERING}"), json!({ "dedup": "7d" }));
     let mut caller = Caller::new(&run.addresses, 0);
     while caller.call(Method::PUT, &path, Some(&json)).await.is_none() {}
-    for address in &run.addresses {
-        let mut caller = Caller::new(&[*address], 0);
-        // The server reads the stored settings for this.
-        while caller.call(Method::GET, &path, None).await.is_none() {}
+    for (number, address) in run.addresses.iter().enumerate() {
+        let (mut caller, mut step_limit) = (Caller::new(&[*address], 0), StepLimit::new());
+        while !remembers(&mut caller, &format!("probe-{number}")).await {
+            step_limit.step();
+        }
     }
+}
+
+/// Whether a server remembers the id of a job that it adds to the topic.
+async fn remembers(caller: &mut Caller, id: &str) -> bool {
+    let (path, json) = (format!("/jobs/{id}"), json!({ "topic": REMEMBERING, "id": id, "delay": "1h" }));
+    caller.call(Method::POST, "/jobs", Some(&json)).await;
+    caller.call(Method::DELETE, &path, None).await;
+    let again = caller.call(Method::POST, "/jobs", Some(&json)).await;
+    again.is_some_and(|answer| answer.status == 409 && answer.json()["code"] == "job_deleted")
 }
 
 /// Waits until only dead letters are left. Returns false if the load stops making progress before.

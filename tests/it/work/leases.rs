@@ -31,11 +31,11 @@ const LOCKED: &str =
 /// With the flags as they are by default; the TTR is the job's own.
 fn heartbeats_keep_a_job_for_longer_than_its_ttr(site: &Site) {
     site.gate("gate");
-    site.add("a", json!({ "ttr": 2 }));
+    site.add("a", json!({ "ttr": 4 }));
     let worker = site.worker(&[], LOCKED);
     let _running = worker.wait_for_pid("self");
-    // Six thirds of its TTR.
-    site.server.wait_for_renewals("a", 6);
+    // Four thirds of its TTR.
+    site.server.wait_for_renewals("a", 4);
     assert_eq!(site.server.job("a")["attempts"], 1);
     site.open("gate");
     worker.wait_for(&json!({ "event": "finish", "outcome": "accepted" }));
@@ -44,11 +44,11 @@ fn heartbeats_keep_a_job_for_longer_than_its_ttr(site: &Site) {
 }
 
 fn heartbeats_go_on_beside_a_command_that_prints_fast(site: &Site) {
-    site.add("a", json!({ "ttr": 2 }));
+    site.add("a", json!({ "ttr": 4 }));
     let mut worker = site.worker_into(Stdio::null(), &["--drain", "0s"], "exec yes");
     site.server.wait_for_state("a", &json!("reserved"));
-    // Six thirds of its TTR.
-    site.server.wait_for_renewals("a", 6);
+    // Four thirds of its TTR.
+    site.server.wait_for_renewals("a", 4);
     assert_eq!(site.server.job("a")["attempts"], 1);
     worker.signal(Signal::TERM);
     worker.ends_with(0);
