@@ -161,7 +161,7 @@ type Added struct {
 	ID       string
 	Replayed bool
 	Replaced bool
-	Ended    *Ended        // when the job was finished whose add this one repeats, or nil
+	Ended    *Ended        // how and when the job ended, if this add repeats that of a finished job
 	Err      *RefusedError // nil if the job is there or was finished
 }
 

@@ -115,7 +115,7 @@ class Added:
     id: str
     replayed: bool  # the add repeats an earlier one, and changed nothing
     replaced: bool  # the add put this job in the place of an older version
-    ended: Ended | None  # when the job was finished whose add this one repeats
+    ended: Ended | None  # how and when the job ended, if this add repeats that of a finished job
     error: Refused | None  # None if the job is there or was finished
 
 

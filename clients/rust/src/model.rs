@@ -204,7 +204,7 @@ pub struct BatchItem {
     pub id: Option<String>,
     /// Whether an added job has replaced an older version.
     pub replaced: bool,
-    /// When the job was finished whose add this one repeats.
+    /// How and when the job ended, if this add repeats that of a finished job.
     pub ended: Option<Ended>,
     /// Why the item failed.
     pub refusal: Option<Refusal>,

@@ -275,9 +275,9 @@ pub fn requeued(ChangedDead { changed, skipped }: ChangedDead) -> Response {
 pub enum AddNote {
     /// It has replaced an older version.
     Replaced,
-    /// It repeats that of a job which exists.
+    /// It repeats the add of a job that exists.
     Replayed,
-    /// It repeats that of a job which ended at this moment.
+    /// It repeats the add of a job that was finished, at this time.
     Ended(IdEnd, Timestamp),
 }
 

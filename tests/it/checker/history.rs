@@ -120,8 +120,8 @@ impl Action {
 pub enum Outcome {
     /// 2xx: the call took effect.
     Done,
-    /// 409: the call had no effect, because its receipt is stale or the job is in another state. From the holder of an older
-    /// version it ends the reservation all the same.
+    /// 409: the call had no effect, because its receipt is stale or the job is in another state, except that a call by the
+    /// holder of an older version ends its reservation.
     Refused,
     /// 404: there is no such job. For an add, the answer that a job of this id has ended before.
     Gone,

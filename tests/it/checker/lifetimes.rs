@@ -131,7 +131,9 @@ impl<'e, 'a> Boundary<'e, 'a> {
             }
             _ => None,
         });
-        let newest = delivered.max().max(revision_of(first));
+        let acknowledged = adds.iter().filter(|event| event.done() && event.answered <= end.sent);
+        let acknowledged = acknowledged.filter_map(|event| revision_of(event));
+        let newest = delivered.chain(acknowledged).max().max(revision_of(first));
         let of_newest = adds.iter().copied().filter(|event| revision_of(event) == newest);
         let last_attempt = events.iter().find_map(|event| match &event.action {
             Action::Deliver { receipt, revision, attempt, .. } if end.receipt == Some(receipt) => {

@@ -248,6 +248,7 @@ fn after_a_requeue_the_attempts_start_again() {
     requeued(Outcome::Done).then(0, 70, again(), Outcome::Done).assert_valid();
     requeued(Outcome::Unknown).then(0, 70, again(), Outcome::Done).assert_valid();
     requeued(Outcome::Done).then(0, 69, again(), Outcome::Done).assert_violates(Law::NeverEarly);
+    requeued(Outcome::Unknown).then(0, 69, again(), Outcome::Done).assert_violates(Law::NeverEarly);
     requeued(Outcome::Refused).then(0, 70, again(), Outcome::Done).assert_violates(Law::Attempts);
     requeued(Outcome::Done)
         .then(0, 70, again(), Outcome::Done)

@@ -124,7 +124,7 @@ fn holders_of_a_replaced_job_are_told(language: Language) {
 /// The newer version is delivered once the handler has returned, before the TTR ends.
 fn a_heartbeat_of_a_replaced_job_stops_its_handler(language: Language) {
     let site = Site::new();
-    site.add("a", "wait", json!({ "ttr": 3 }));
+    site.add("a", "wait", json!({ "ttr": 6 }));
     let mut worker = Program::worker(language, &site.server.url());
     worker.wait_for(&json!({ "runs": "a" }));
     replace(&site, "a");

@@ -90,7 +90,9 @@ async fn requeue_one(client: &mut Client, topic: usize) {
         let answer = client.call(Waits::No, "POST", &target, Some(&json)).await;
         let outcome = client.outcome(&target, answer.as_ref());
         // It may have been replaced meanwhile.
-        if outcome == Outcome::Refused && client.world.jobs()[job].revision == before[job].revision {
+        let revision = client.world.jobs()[job].revision;
+        let is_same = before.get(job).is_some_and(|known| known.is_added && known.revision == revision);
+        if outcome == Outcome::Refused && is_same {
             client.world.report(format!("{} was dead and was not requeued: {answer:?}", name(job)));
         }
         let action = Action::Requeue { delay: Duration::from_millis(delay_ms) };

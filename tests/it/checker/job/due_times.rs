@@ -41,8 +41,15 @@ impl JobHistory<'_> {
             }
             (None, Some(requeue)) => {
                 let requeued = requeue.sent + delay_of(requeue).unwrap_or_default();
-                let is_last = requeue.done() && version.is_certain_at(requeue.sent);
-                (requeue.sent.min(version.sent), if is_last { requeued } else { requeued.min(version.due) })
+                // Attempts that start again show that the requeue took effect.
+                let starts_again = before.is_some_and(|before| {
+                    before.revision == delivery.revision && before.attempt >= delivery.attempt
+                });
+                if version.is_certain_at(requeue.sent) && (requeue.done() || starts_again) {
+                    (requeue.sent, requeued)
+                } else {
+                    (requeue.sent.min(version.sent), requeued.min(version.due))
+                }
             }
             (None, None) => (version.sent, version.due),
         };
@@ -54,7 +61,10 @@ impl JobHistory<'_> {
         };
         let changes: Vec<&Event> = self.events.iter().filter(is_between).copied().collect();
         let is_certain = |event: &&&Event| {
-            event.done() && event.sent >= since && event.answered <= delivery.event.answered
+            event.done()
+                && event.sent >= since
+                && event.answered <= delivery.event.answered
+                && version.is_certain_at(event.sent)
         };
         let last = changes.iter().filter(is_certain).max_by_key(|event| event.sent);
         // After a change that is certain, only others that may have come later count.

@@ -39,14 +39,16 @@ impl<'a> Versions<'a> {
     /// The version with this revision, if one was sent.
     pub fn of(&self, revision: u64) -> Option<Version> {
         let adds = || self.0.iter().filter(|(added, ..)| *added == revision);
+        let acknowledged =
+            adds().filter(|(_, _, event)| event.done()).map(|(_, _, event)| event.answered).min();
+        // A later add of the same revision changes nothing.
+        let is_first = |event: &Event| acknowledged.is_none_or(|acknowledged| event.sent < acknowledged);
+        let first_adds = adds().filter(|(_, _, event)| is_first(event));
         Some(Version {
             sent: adds().map(|(_, _, event)| event.sent).min()?,
             due: adds().map(|(_, delay, event)| event.sent + *delay).min()?,
-            latest_due: adds().map(|(_, delay, event)| event.answered + *delay).max()?,
-            acknowledged: adds()
-                .filter(|(_, _, event)| event.done())
-                .map(|(_, _, event)| event.answered)
-                .min(),
+            latest_due: first_adds.map(|(_, delay, event)| event.answered + *delay).max()?,
+            acknowledged,
         })
     }
 

@@ -98,6 +98,15 @@ fn with_a_newer_version_the_attempts_start_again() {
 }
 
 #[test]
+fn a_change_before_a_requeue_does_not_count_after_it() {
+    let [changed, requeued] = [5, 20].map(Duration::from_millis);
+    let script = Script::added().then(11, 12, Action::Reschedule { delay: changed }, Outcome::Done);
+    let script = script.delivered(20, 30, 1).then(40, 45, bury("r1"), Outcome::Done);
+    let script = script.then(50, 60, Action::Requeue { delay: requeued }, Outcome::Done);
+    script.then(0, 69, second(0), Outcome::Done).assert_violates(Law::NeverEarly);
+}
+
+#[test]
 fn a_delivery_after_the_expiry_is_reported() {
     let added = || {
         let expire = Some(Duration::from_millis(50));
@@ -105,6 +114,9 @@ fn a_delivery_after_the_expiry_is_reported() {
     };
     added().version(60, 65, 0, 1).assert_valid();
     added().version(61, 65, 0, 1).assert_violates(Law::NotExpired);
+    // A repeat of the add does not put it off.
+    let repeated = Action::Add(Add { expire: Some(Duration::from_millis(50)), ..Add::default() });
+    added().then(20, 30, repeated, Outcome::Done).version(61, 65, 0, 1).assert_violates(Law::NotExpired);
     let change = || Action::Reschedule { delay: Duration::from_millis(40) };
     added().then(20, 30, change(), Outcome::Done).version(120, 125, 0, 1).assert_valid();
     added().then(20, 30, change(), Outcome::Unknown).version(121, 125, 0, 1).assert_violates(Law::NotExpired);
@@ -128,6 +140,11 @@ fn a_remembered_job_that_runs_again_is_reported() {
     again(2, Outcome::Done).then(60, 80, second(2), Outcome::Done).assert_valid();
     // Without revisions, no add begins again.
     finished(0).then(60, 70, remembered(0), Outcome::Done).assert_violates(Law::GoneStaysGone);
+    // Nor a version that was acknowledged before the delete.
+    let deleted = Script(History::new()).then(0, 10, remembered(1), Outcome::Done);
+    let deleted =
+        deleted.then(20, 30, remembered(2), Outcome::Done).then(40, 50, Action::Delete, Outcome::Done);
+    deleted.then(60, 70, remembered(2), Outcome::Done).assert_violates(Law::GoneStaysGone);
     // Nor after a delete.
     let deleted = Script(History::new()).then(0, 10, remembered(0), Outcome::Unknown);
     let deleted = deleted.then(20, 30, Action::Delete, Outcome::Done);
