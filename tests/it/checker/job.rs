@@ -162,10 +162,13 @@ impl JobHistory<'_> {
         let mut ended = Duration::MAX;
         for event in self.events {
             let other = except.is_none_or(|except| !std::ptr::eq(*event, except));
-            // The holder of an older version ends its reservation although its call is refused.
-            let counts = event.possible()
-                || event.action.ends_reservation()
-                    && self.versions.possible_at(event.answered) > Some(delivery.revision);
+            // The holder of an older version ends its reservation although its call is refused, also by a finish without receipt,
+            // which the history has as a delete.
+            let is_replaced = self.versions.possible_at(event.answered) > Some(delivery.revision);
+            if is_replaced && event.action == Action::Delete && event.answered > delivery.event.sent {
+                ended = ended.min(event.sent);
+            }
+            let counts = event.possible() || event.action.ends_reservation() && is_replaced;
             if !other || event.action.receipt() != Some(delivery.receipt) || !counts {
                 continue;
             }
