@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use linger_client::Due as ClientDue;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -13,9 +12,9 @@ use crate::{
     now::now_us,
     plan::Due,
     report::Row,
-    steps::{add_all, count_doubles, drain, pause_after_empty_pop},
+    steps::{add_all, count_doubles, drain, instant, pause_after_empty_pop},
     times::{Times, per_second},
-    work::{Bench, Jobs, body_of, new_job},
+    work::{Bench, Jobs},
 };
 
 const NAME: &str = "burst";
@@ -41,7 +40,8 @@ pub(crate) async fn run(
     lead: Duration,
 ) -> Result<(), Failure> {
     let topic = bench.new_topic().await?;
-    let due = instant(bench, lead).await?;
+    let (moment, due_us) = instant(bench, lead).await?;
+    let due = Due::At { moment, due_us };
     let jobs = Jobs::new(bench, &topic, jobs, due);
     let connections = bench.open(bench.load.connections()).await?;
     let added = add_all(bench, &jobs, batch.max(100), connections).await?;
@@ -69,7 +69,6 @@ pub(crate) async fn run(
     let (drained, ()) = tokio::try_join!(draining, deliver_others(bench, &other, due))?;
     let after = bench.sample();
 
-    let Due::At { due_us, .. } = due else { return Ok(()) };
     let row = |step: &str, count| Row {
         scenario: NAME,
         step: step.to_owned(),
@@ -95,17 +94,6 @@ pub(crate) async fn run(
         bench.push(Row { latency_ms, delay: "none".to_owned(), ..row(step, count) });
     }
     Ok(())
-}
-
-/// The instant: `lead` after a job that is added now, by the server's clock. By ours it is not before the job
-/// was sent plus `lead`, less the millisecond to which the server rounds.
-async fn instant(bench: &Bench, lead: Duration) -> Result<Due, Failure> {
-    let probe = bench.new_topic().await?;
-    let job = new_job(&probe, "0", ClientDue::Delay(Duration::from_secs(86_400)), body_of(2));
-    let sent_us = now_us();
-    let created = Connection::new(&bench.server).add_one(&job).await?;
-    let lead_us = i64::try_from(lead.as_micros()).unwrap_or(i64::MAX / 4);
-    Ok(Due::At { moment: created + lead, due_us: sent_us + lead_us - 1_000 })
 }
 
 /// A topic beside the one of the burst.

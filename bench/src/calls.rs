@@ -5,8 +5,8 @@ use std::{fmt, net::SocketAddr, time::Duration};
 use bytes::Bytes;
 use hyper::Method;
 use linger_client::{
-    Added, BatchItem, Client, Counts, Error, FinishedJob, Job, NewJob, Options, PopRequest, Repeat, Request,
-    ReservedJob, ServerUrl, Timestamp, Version,
+    Added, BatchItem, Client, Counts, Error, FinishedJob, Job, NewJob, NewSchedule, Options, PopRequest,
+    Repeat, Request, ReservedJob, ServerUrl, Timestamp, Version,
 };
 use serde::{
     Deserialize,
@@ -110,6 +110,19 @@ impl Connection {
     pub async fn set_callback(&self, topic: &str, url: Option<&str>) -> Result<(), Failure> {
         let settings = url.map_or_else(|| json!({}), |url| json!({"callback": {"url": url}}));
         Ok(self.0.put_settings(topic, &settings).await?)
+    }
+
+    /// Makes a schedule; fails if the server has it already.
+    pub async fn put_schedule(&self, name: &str, schedule: &NewSchedule) -> Result<(), Failure> {
+        let put = self.0.put_schedule(name, schedule, None).await?;
+        put.is_new.then_some(()).ok_or_else(|| {
+            Failure::Unfit(format!("put schedule: the server has had the schedule {name} before"))
+        })
+    }
+
+    /// Deletes a schedule; whether there was one.
+    pub async fn delete_schedule(&self, name: &str) -> Result<bool, Failure> {
+        Ok(self.0.delete_schedule(name).await?)
     }
 
     /// The delayed jobs of a topic, or of all, by due time: from a moment on, or from now.

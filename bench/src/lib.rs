@@ -6,8 +6,8 @@
 //! with the same [`Watch`] and [`Times`]; `scripts/bench` runs them.
 //!
 //! One thread runs one task per connection; each has one connection of the client library, which never repeats a
-//! call. The scenarios (`throughput`, `lateness`, `parked`, `backlog`, `burst`, `callbacks`) are made of the steps
-//! in `steps`, which adds and drains. `views` and `bulk` are the scenario `look`, and `viewers` puts open
+//! call. The scenarios (`throughput`, `lateness`, `parked`, `backlog`, `burst`, `callbacks`, `schedules`) are made of
+//! the steps in `steps`, which adds and drains. `views` and `bulk` are the scenario `look`, and `viewers` puts open
 //! dashboards beside `lateness`. `receiver` is the endpoint that `callbacks` has called. A step without progress
 //! for 30 s fails (`progress`). If the bench starts the server (`server`), each scenario gets a new one, because
 //! memory and disk that one scenario leaves behind would be counted in the next.
@@ -30,6 +30,7 @@ mod progress;
 mod receiver;
 mod report;
 mod rest;
+mod schedules;
 mod server;
 mod signals;
 mod steps;
@@ -110,7 +111,9 @@ fn most_connections(plan: &Plan) -> usize {
     // Lateness has adders beside as many pollers, and viewers.
     let late = usual.saturating_mul(2).saturating_add(plan.load.viewers.unwrap_or(0));
     match plan.scenario {
-        Scenario::Throughput | Scenario::Backlog | Scenario::Burst | Scenario::Look => usual,
+        Scenario::Throughput | Scenario::Backlog | Scenario::Burst | Scenario::Look | Scenario::Schedules => {
+            usual
+        }
         Scenario::Lateness => late,
         Scenario::Parked => parked,
         // Beside adders and pollers, both ends of the calls and of the bare client's connections.
@@ -139,10 +142,12 @@ async fn drive(plan: &Plan) -> Outcome {
 /// Groups the scenarios by the server that they share. Each gets a server of its own where the bench starts
 /// them, because memory and disk that one scenario left behind would be counted in the next.
 fn rounds(plan: &Plan) -> Vec<Vec<Scenario>> {
-    use Scenario::{All, Backlog, Burst, Callbacks, Lateness, Look, Parked, Throughput};
+    use Scenario::{All, Backlog, Burst, Callbacks, Lateness, Look, Parked, Schedules, Throughput};
     let scenarios = match plan.scenario {
         All => vec![Throughput, Lateness, Parked, Backlog, Burst],
-        Throughput | Lateness | Parked | Backlog | Burst | Look | Callbacks => vec![plan.scenario],
+        Throughput | Lateness | Parked | Backlog | Burst | Look | Callbacks | Schedules => {
+            vec![plan.scenario]
+        }
     };
     match plan.target {
         Target::Running { .. } => vec![scenarios],
@@ -262,6 +267,9 @@ async fn run_scenarios(scenario: Scenario, round: &[Scenario], bench: &Arc<Bench
     }
     if is_wanted(Scenario::Callbacks) {
         callbacks::run(bench, &callbacks::Sizes::new(load)).await?;
+    }
+    if is_wanted(Scenario::Schedules) {
+        schedules::run(bench, load.schedules, load.due_schedules(), load.batch.unwrap_or(1)).await?;
     }
     Ok(())
 }

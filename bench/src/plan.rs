@@ -27,7 +27,9 @@ pub enum Scenario {
     Look,
     /// Calls to an endpoint of the bench's own: their cost, how soon they come, and what endpoints that hang change
     Callbacks,
-    /// All but look and callbacks, in a short form
+    /// Many schedules, of which some run at the same moments: how long after its moment each job is delivered
+    Schedules,
+    /// All but look, callbacks and schedules, in a short form
     All,
 }
 
@@ -67,6 +69,8 @@ pub struct Load {
     pub seconds: Option<u64>,
     /// Jobs per second that lateness adds.
     pub rate: usize,
+    /// How many schedules there are. `jobs` of them run at the same moments.
+    pub schedules: usize,
     /// Viewers beside which lateness is measured too.
     pub viewers: Option<usize>,
     /// The size of a body.
@@ -103,6 +107,12 @@ impl Load {
     /// Connections of parked: one poll is far too little to see in a process's memory.
     pub(crate) fn parked(&self) -> usize {
         self.connections.unwrap_or(1_000)
+    }
+
+    /// How many schedules share their moments.
+    #[must_use]
+    pub fn due_schedules(&self) -> usize {
+        self.jobs.unwrap_or(1_000)
     }
 
     /// Jobs per request where single adds are not worth measuring.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use linger_client::Counts;
+use linger_client::{Counts, Due as ClientDue, Timestamp};
 use tokio::time::sleep;
 
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
     failure::Failure,
     now::now_us,
     times::{Percentiles, Times},
-    work::{Bench, Jobs, run_on_all},
+    work::{Bench, Jobs, body_of, new_job, run_on_all},
 };
 
 /// How long a pop waits while jobs are due.
@@ -181,6 +181,17 @@ pub(crate) async fn count_doubles(
         jobs.deliver(bench, popped, |_| {})?;
     }
     Ok(())
+}
+
+/// The instant `lead` after a job that is added now, by the server's clock. By ours, in microseconds, it is not before the
+/// job was sent plus `lead`, less the millisecond to which the server rounds.
+pub(crate) async fn instant(bench: &Bench, lead: Duration) -> Result<(Timestamp, i64), Failure> {
+    let probe = bench.new_topic().await?;
+    let job = new_job(&probe, "0", ClientDue::Delay(Duration::from_secs(86_400)), body_of(2));
+    let sent_us = now_us();
+    let created = Connection::new(&bench.server).add_one(&job).await?;
+    let lead_us = i64::try_from(lead.as_micros()).unwrap_or(i64::MAX / 4);
+    Ok((created + lead, sent_us + lead_us - 1_000))
 }
 
 /// Compares the jobs in the store with those that were added to these topics, none of which is due.

@@ -2,11 +2,14 @@
 //! each of many connections. Owns the cleaning up of topics.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
-use linger_client::{Client, Due as ClientDue, NewJob, ReservedJob};
+use linger_client::{Client, Due as ClientDue, NewJob, ReservedJob, Timestamp};
 use serde_json::value::RawValue;
 use tokio::{task::JoinSet, time::sleep};
 
@@ -37,13 +40,15 @@ pub(crate) struct Bench {
     topics: Mutex<Vec<String>>,
     /// Those of them, and others without jobs, that may have a callback.
     called: Mutex<Vec<String>>,
+    /// Topics of schedules that may be there, and how many each has.
+    scheduled: Mutex<Vec<(String, usize)>>,
 }
 
 impl Bench {
     pub fn new(server: Client, load: Load, watch: Watch, report: Report) -> Self {
         let (progress, tally) = (Progress::new(), Tally::default());
         let (report, topics, called) = (Mutex::new(report), Mutex::default(), Mutex::default());
-        Self { server, load, watch, progress, tally, report, topics, called }
+        Self { server, load, watch, progress, tally, report, topics, called, scheduled: Mutex::default() }
     }
 
     /// A topic that no other client uses, and that the token allows this bench to delete.
@@ -59,6 +64,11 @@ impl Bench {
     pub async fn set_callback(&self, connection: &Connection, topic: &str, url: &str) -> Result<(), Failure> {
         lock(&self.called).push(topic.to_owned());
         connection.set_callback(topic, Some(url)).await
+    }
+
+    /// Remembers that schedules 0 to `count` - 1 of a topic are to be deleted by [`clean_up`](Self::clean_up).
+    pub fn schedules_begin(&self, topic: &str, count: usize) {
+        lock(&self.scheduled).push((topic.to_owned(), count));
     }
 
     /// Connections, open.
@@ -85,9 +95,11 @@ impl Bench {
         report
     }
 
-    /// Deletes every topic of this bench. The server may still run the last request of a scenario that was cut
-    /// off, so each topic is purged until it stays empty.
+    /// Deletes every schedule and every topic of this bench. The server may still run the last request of a scenario that was
+    /// cut off, so it goes on until nothing more is found.
     pub async fn clean_up(&self) -> Result<(), Failure> {
+        // They would add jobs to the topics.
+        self.delete_schedules().await?;
         let topics = std::mem::take(&mut *lock(&self.topics));
         let connection = Connection::new(&self.server);
         let called = std::mem::take(&mut *lock(&self.called));
@@ -113,6 +125,33 @@ impl Bench {
         }
         Ok(())
     }
+
+    async fn delete_schedules(&self) -> Result<(), Failure> {
+        let scheduled = std::mem::take(&mut *lock(&self.scheduled));
+        for (topic, count) in scheduled {
+            let mut connections = self.open(self.load.connections()).await?;
+            let share = connections.len();
+            loop {
+                let deleted = Arc::new(AtomicU64::new(0));
+                connections = run_on_all(connections, |index, connection| {
+                    let (topic, deleted) = (topic.clone(), deleted.clone());
+                    async move {
+                        for number in (index..count).step_by(share) {
+                            let was_there =
+                                connection.delete_schedule(&schedule_name(&topic, number)).await?;
+                            deleted.fetch_add(u64::from(was_there), Relaxed);
+                        }
+                        Ok(connection)
+                    }
+                })
+                .await?;
+                if deleted.load(Relaxed) == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The jobs of one step: how they are made, and the record of each.
@@ -123,12 +162,40 @@ pub(crate) struct Jobs {
     pub count: usize,
     pub ledger: Ledger,
     body: Box<RawValue>,
+    ids: Ids,
+}
+
+/// How the number of a job is found in its id.
+#[derive(Debug)]
+enum Ids {
+    /// The bench added it: `<topic>.<number>`.
+    Added,
+    /// A schedule added it: `cron:<topic>.<number>:<moment>.<suffix>`. So many schedules have a run at each of these moments.
+    Runs { schedules: usize, moments: Vec<String> },
+}
+
+/// The name of a schedule that runs jobs of a topic.
+pub(crate) fn schedule_name(topic: &str, number: usize) -> String {
+    format!("{topic}.{number}")
 }
 
 impl Jobs {
     pub fn new(bench: &Bench, topic: &str, count: usize, due: Due) -> Arc<Self> {
         let (topic, body) = (topic.to_owned(), body_of(bench.load.body_bytes));
-        Arc::new(Self { topic, due, count, ledger: Ledger::new(count), body })
+        Arc::new(Self { topic, due, count, ledger: Ledger::new(count), body, ids: Ids::Added })
+    }
+
+    /// The jobs that schedules 0 to `schedules` - 1 of a topic are to add at each of these moments, which are given by the
+    /// server's clock and in microseconds by ours.
+    pub fn of_runs(bench: &Bench, topic: &str, schedules: usize, moments: &[(Timestamp, i64)]) -> Arc<Self> {
+        let (count, body) = (schedules * moments.len(), body_of(bench.load.body_bytes));
+        let ledger = Ledger::new(count);
+        for (run, (_, due_us)) in moments.iter().enumerate() {
+            (0..schedules).for_each(|number| ledger.expect(run * schedules + number, *due_us));
+        }
+        let name = |(moment, _): &(Timestamp, i64)| moment.strftime("%Y%m%dT%H%M%SZ").to_string();
+        let ids = Ids::Runs { schedules, moments: moments.iter().map(name).collect() };
+        Arc::new(Self { topic: topic.to_owned(), due: Due::Now, count, ledger, body, ids })
     }
 
     /// The job of this number, which is about to be sent; records when it is due.
@@ -192,7 +259,18 @@ impl Jobs {
 
     /// The number in a job's id; none if it is no job of this step.
     pub fn number_of(&self, id: &str) -> Option<usize> {
-        id.strip_prefix(&self.topic).and_then(|rest| rest.strip_prefix('.')?.parse().ok())
+        let number = |id: &str| id.strip_prefix(&self.topic)?.strip_prefix('.')?.parse().ok();
+        match &self.ids {
+            Ids::Added => number(id),
+            Ids::Runs { schedules, moments } => {
+                let (name, run) = id.strip_prefix("cron:")?.rsplit_once(':')?;
+                let (moment, _) = run.split_once('.')?;
+                let run = moments.iter().position(|known| known == moment)?;
+                number(name)
+                    .filter(|number: &usize| number < schedules)
+                    .map(|number| run * schedules + number)
+            }
+        }
     }
 }
 

@@ -34,13 +34,13 @@ pub(super) struct BenchArgs {
     /// Redis, repeat the flag
     #[arg(long, requires = "url", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Vec<u32>,
-    /// How many jobs [default: depends on the scenario]
+    /// How many jobs, of schedules at one moment [default: depends on the scenario]
     #[arg(long, value_parser = at_most(10_000_000))]
     jobs: Option<usize>,
     /// How many connections, each with one request at a time [default: 64, parked 1000]
     #[arg(long, value_parser = at_most(50_000))]
     connections: Option<usize>,
-    /// Jobs in a request, up to 1000: throughput, backlog, burst, look [default: 1, backlog and look 100]
+    /// Jobs in a request, up to 1000: throughput, backlog, burst, look, schedules [default: 1, backlog and look 100]
     #[arg(long, value_parser = at_most(1_000))]
     batch: Option<usize>,
     /// Size of a job's body in bytes
@@ -52,6 +52,9 @@ pub(super) struct BenchArgs {
     /// How long: lateness and callbacks add, parked polls rest, jobs of the burst lie ahead (2 at least)
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: Option<u64>,
+    /// How many schedules there are, of which as many as there are jobs share their moments: schedules [default: 10000]
+    #[arg(long, value_parser = at_most(10_000))]
+    schedules: Option<usize>,
     /// Measures again beside so many viewers that poll like the dashboard, and their CPU: lateness
     #[arg(long, value_parser = at_most(1_000))]
     viewers: Option<usize>,
@@ -118,11 +121,12 @@ impl BenchArgs {
         let is_for = |which: &[Scenario]| self.scenario == Scenario::All || which.contains(&self.scenario);
         let (throughput, lateness, parked) = (Scenario::Throughput, Scenario::Lateness, Scenario::Parked);
         let (backlog, burst, look) = (Scenario::Backlog, Scenario::Burst, Scenario::Look);
-        let callbacks = Scenario::Callbacks;
+        let (callbacks, schedules) = (Scenario::Callbacks, Scenario::Schedules);
         for (name, is_given, scenarios) in [
-            ("--batch", self.batch.is_some(), &[throughput, backlog, burst, look][..]),
+            ("--batch", self.batch.is_some(), &[throughput, backlog, burst, look, schedules][..]),
             ("--rate", self.rate.is_some(), &[lateness, callbacks]),
             ("--seconds", self.seconds.is_some(), &[lateness, parked, burst, callbacks]),
+            ("--schedules", self.schedules.is_some(), &[schedules]),
             ("--viewers", self.viewers.is_some(), &[lateness]),
             ("--delay", self.delay.is_some(), &[throughput, lateness, backlog, callbacks]),
         ] {
@@ -130,25 +134,30 @@ impl BenchArgs {
                 return Err(format!("{name} does not apply to this scenario"));
             }
         }
+        let load = self.load();
+        if self.scenario == schedules && load.due_schedules() > load.schedules {
+            return Err(format!("--jobs: must not be more than the {} schedules", load.schedules));
+        }
         Ok(())
     }
 
     fn plan(&self, target: Target) -> Plan {
         let named = || std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
-        Plan {
-            scenario: self.scenario,
-            load: Load {
-                jobs: self.jobs,
-                connections: self.connections,
-                batch: self.batch,
-                seconds: self.seconds,
-                rate: self.rate.unwrap_or(1_000),
-                viewers: self.viewers,
-                body_bytes: self.body_bytes,
-                delay: self.delay.unwrap_or(DelayPattern::Constant),
-            },
-            target,
-            token: self.token.clone().or_else(named),
+        let token = self.token.clone().or_else(named);
+        Plan { scenario: self.scenario, load: self.load(), target, token }
+    }
+
+    fn load(&self) -> Load {
+        Load {
+            jobs: self.jobs,
+            connections: self.connections,
+            batch: self.batch,
+            seconds: self.seconds,
+            rate: self.rate.unwrap_or(1_000),
+            schedules: self.schedules.unwrap_or(10_000),
+            viewers: self.viewers,
+            body_bytes: self.body_bytes,
+            delay: self.delay.unwrap_or(DelayPattern::Constant),
         }
     }
 }

@@ -302,25 +302,26 @@ Without --url it measures a server of its own, a new one for each scenario: this
 temporary data directory below --data-dir or the system's directory for temporary files. --config, --store and --redis-url are \
 passed on to it. The system may keep temporary files in memory, where syncs cost nothing.
 
-With --url it measures a running server over plain HTTP. It uses topics of its own (bench-...), which it deletes at the \
-end; a token must allow add, work, read and admin for them, and with look and --viewers read for all topics. Bulk operations of look \
+With --url it measures a running server over plain HTTP. It uses topics and schedules of its own (bench-...), which it deletes \
+at the end; a token must allow add, work, read and admin for them, and with look and --viewers read for all topics. Bulk operations of look \
 stay in the server's list. For callbacks the server must run on this machine, and its \
 callbacks.allow_networks must allow loopback.
 
 CPU and memory are those of the Linger process, or with --url of every --pid, and are measured on Linux only. CPU us/job is microseconds of \
 processor time, of look for each call. A job is lost if it was accepted and never delivered, doubled if it was delivered twice within one \
-reservation, and early if it was delivered before its add plus its delay. The exit code is 1 if there was such a job.
+reservation, and early if it was delivered before its add plus its delay, or before the moment of its schedule. The exit code is 1 if there was such a job.
 
 Compare only figures of the same machine, and state the pattern of delays with them.
 
 Examples:
-  linger bench                        all but look and callbacks, short form
+  linger bench                        all but the last three, short form
   linger bench throughput --batch 100 --jobs 200000
   linger bench lateness --rate 4000 --seconds 60 --delay random
   linger bench lateness --viewers 20  beside dashboards
   linger bench parked --connections 10000
   linger bench look --jobs 10000000 --body-bytes 2
   linger bench callbacks --data-dir /var/tmp
+  linger bench schedules --jobs 1000 --schedules 10000
   linger bench --redis-url redis://127.0.0.1:6379
   linger bench burst --url http://127.0.0.1:9277 --pid \"$(pidof linger)\"";
 

@@ -1,4 +1,4 @@
-//! A bench that is stopped by a signal leaves no server, no directory and no topic behind.
+//! A bench that is stopped by a signal leaves no server, no directory, no topic and no schedule behind.
 
 use std::{
     fs,
@@ -77,6 +77,24 @@ fn its_own_server_and_its_directory_are_removed() {
         assert!(processes(directory.path()).is_empty());
         assert_empty(directory.path());
     }
+}
+
+#[test]
+fn schedules_of_a_running_server_are_deleted() {
+    let (directory, store) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("another"));
+    let server = Server::serve(&[], &[], store.path());
+    let schedule = r#"{"every":"1h","job":{"topic":"theirs"}}"#;
+    assert_eq!(server.call("PUT", "/schedules/theirs", schedule).status, 201);
+    let schedules = || server.call("GET", "/schedules", "").json()["schedules"].clone();
+    let count = || schedules().as_array().map_or(0, Vec::len);
+    let bench = start(&["schedules", "--url", &server.url()], directory.path());
+    until("the bench has put a schedule", || count() > 1);
+    signal(&bench, Signal::INT);
+    let output = bench.wait_with_output().expect("the bench ends");
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert_eq!(schedules()[0]["name"], "theirs");
+    assert_eq!((count(), topics(&server)), (1, Vec::new()));
+    assert!(server.stop().success());
 }
 
 #[test]

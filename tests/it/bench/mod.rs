@@ -155,6 +155,15 @@ fn a_burst_is_measured() {
 }
 
 #[test]
+fn schedules_are_measured() {
+    let steps = [("put", true, true), ("delivered after its moment", false, true)];
+    let found = run_scenario("schedules", &["--schedules", "300", "--batch", "10"], &steps);
+    assert_eq!(found["rows"][0]["latency_ms"]["count"], 300);
+    assert_eq!(found["rows"][1]["latency_ms"]["count"], 600, "three moments");
+    assert_eq!(found["totals"]["jobs"], 600);
+}
+
+#[test]
 fn callbacks_are_measured() {
     let steps = [
         ("hanging calls", false, false),
@@ -188,21 +197,23 @@ fn callbacks_are_measured() {
 }
 
 #[test]
-fn callbacks_leave_a_running_server_unchanged() {
+fn callbacks_and_schedules_leave_a_running_server_unchanged() {
     let (directory, store) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("another"));
     let server = Server::serve(&[], &[], store.path());
-    let before = server.call("GET", "/topics", "").body;
-    let url = server.url();
-    let options =
-        ["callbacks", "--jobs", "40", "--connections", "4", "--seconds", "1", "--rate", "50", "--url", &url];
-    let output = bench(&options, &[], directory.path());
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert_eq!(stderr(&output), "");
-    assert_eq!(server.call("GET", "/topics", "").body, before);
+    let read = || ["/topics", "/schedules"].map(|path| server.call("GET", path, "").body);
+    let (before, url) = (read(), server.url());
+    for options in [&["callbacks", "--seconds", "1", "--rate", "50"][..], &["schedules", "--schedules", "60"]]
+    {
+        let options = [options, &["--jobs", "40", "--connections", "4", "--url", &url]].concat();
+        let output = bench(&options, &[], directory.path());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_eq!(stderr(&output), "");
+        assert_eq!(read(), before);
+    }
 }
 
 #[test]
-fn by_default_every_scenario_but_look_and_callbacks_runs_on_a_server_of_its_own() {
+fn by_default_every_short_scenario_runs_on_a_server_of_its_own() {
     let directory = tempfile::tempdir().expect("a directory");
     let options = ["--json", "--jobs", "20", "--connections", "4", "--seconds", "2", "--rate", "100"];
     let output = bench(&options, &[], directory.path());
@@ -318,6 +329,9 @@ fn invalid_options_are_refused() {
         (&["look", "--delay", "random"], "--delay does not apply"),
         (&["look", "--rate", "5"], "--rate does not apply"),
         (&["look", "--viewers", "5"], "--viewers does not apply"),
+        (&["burst", "--schedules", "5"], "--schedules does not apply"),
+        (&["schedules", "--schedules", "999"], "--jobs: must not be more than the 999 schedules"),
+        (&["schedules", "--seconds", "5"], "--seconds does not apply"),
         (&["lateness", "--viewers", "0"], "--viewers"),
     ] {
         let output = bench(arguments, &[], directory.path());
@@ -365,7 +379,9 @@ fn a_data_directory_that_is_missing_is_created_and_removed_again() {
 fn the_help_names_every_scenario() {
     let directory = tempfile::tempdir().expect("a directory");
     let help = stdout(&run(&["bench", "--help"], directory.path()));
-    for scenario in ["throughput", "lateness", "parked", "backlog", "burst", "look", "callbacks", "all"] {
+    for scenario in
+        ["throughput", "lateness", "parked", "backlog", "burst", "look", "callbacks", "schedules", "all"]
+    {
         let line = format!("- {scenario}:");
         assert!(help.lines().any(|shown| shown.trim_start().starts_with(&line)), "{line} {help}");
     }
