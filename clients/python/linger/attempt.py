@@ -164,20 +164,23 @@ class Attempt:
         """Releases a job that was replaced. The server refuses that, and ends the reservation by it, so that the newer version need
         not wait for the TTR."""
         try:
-            self._client.hold(self._id, "release", self._receipt, give_up_after=self._renewed + self._lease - now(),
-                              scope=self._reports, delay=0, reason="replaced")
+            self._hold("release", {"delay": 0, "reason": "replaced"})
         except Error:
             pass
 
-    def _report(self, step: str, fields: dict[str, Any]) -> None:
-        """Tells the server how the job ended, until it answers or the reservation ends."""
+    def _hold(self, step: str, fields: dict[str, Any]) -> None:
+        """Sends a call of the holder until the server answers it or the reservation ends."""
         left = self._lease if self._is_timed_out else self._renewed + self._lease - now()
         scope = self._reports
         if scope.is_cut.is_set():
             # The last reports are over. The server may answer all the same, so that this one is sent, too.
             left, scope = min(left, LAST_REPORTS), Scope()
+        self._client.hold(self._id, step, self._receipt, give_up_after=left, scope=scope, **fields)
+
+    def _report(self, step: str, fields: dict[str, Any]) -> None:
+        """Tells the server how the job ended."""
         try:
-            self._client.hold(self._id, step, self._receipt, give_up_after=left, scope=scope, **fields)
+            self._hold(step, fields)
         except NoAnswer as failure:
             self._events.send("unanswered", self._job, failure)
         except Refused as failure:

@@ -16,6 +16,7 @@ on_each_engine! {
     heartbeats_keep_a_job_for_longer_than_its_ttr,
     heartbeats_go_on_beside_a_command_that_prints_fast,
     a_cancelled_job_stops_its_command,
+    a_command_whose_job_was_replaced_gives_way,
     a_partition_makes_no_second_holder,
     a_worker_that_was_stopped_ends_its_command_and_reports_nothing,
     a_late_heartbeat_ends_no_command_whose_job_nobody_else_has,
@@ -50,6 +51,20 @@ fn heartbeats_go_on_beside_a_command_that_prints_fast(site: &Site) {
     // Four thirds of its TTR.
     site.server.wait_for_renewals("a", 4);
     assert_eq!(site.server.job("a")["attempts"], 1);
+    worker.signal(Signal::TERM);
+    worker.ends_with(0);
+}
+
+/// The newer version need not wait for the end of the TTR.
+fn a_command_whose_job_was_replaced_gives_way(site: &Site) {
+    site.add("a", json!({ "ttr": 6, "body": "older" }));
+    let mut worker = site.worker(&["--drain", "0s"], "cat; echo; exec sleep 1000");
+    worker.wait_for_line("\"older\"");
+    let newer = json!({ "topic": "t", "id": "a", "body": "newer", "if_exists": "replace" });
+    assert_eq!(site.server.call("POST", "/jobs", &newer.to_string()).status, 200);
+    worker.wait_for(&json!({ "event": "lost", "id": "a" }));
+    worker.wait_for_line("\"newer\"");
+    assert_eq!(site.server.metric("linger_jobs_timed_out_total{topic=\"t\"}"), None);
     worker.signal(Signal::TERM);
     worker.ends_with(0);
 }

@@ -12,7 +12,7 @@ use super::{
     moment::BootTime,
     outcome::{Ended, Verdict},
     report::report,
-    shared::{Shared, some, wait_until},
+    shared::{Shared, some, wait_beyond, wait_until},
 };
 use crate::{error::Error, model::ReservedJob};
 
@@ -47,8 +47,12 @@ pub(crate) async fn drive<H: Host>(
             return AttemptEnd::Unreported;
         }
     } else if let Some(release) = attempt.gives_way() {
-        // Not one of the worker's ends: the host knows that the job is lost.
-        report(&shared, &job, &release, &mut stop).await;
+        // Not one of the worker's ends: the host knows that the job is lost. Once the reservation has ended, there is nothing to
+        // release.
+        tokio::select! {
+            _ = report(&shared, &job, &release, &mut stop) => {}
+            () = wait_beyond(attempt.lease().last_moment()) => {}
+        }
     }
     match ended {
         Some(Ended { verdict: Verdict::Broken, what, detail }) => {

@@ -8,7 +8,7 @@ use super::{
     host::{Host, Outcome},
     moment::BootTime,
     outcome::Report,
-    shared::{Shared, wait_until},
+    shared::{Shared, wait_beyond},
 };
 use crate::{
     client::Client,
@@ -44,10 +44,7 @@ async fn until_answered<H: Host>(shared: &Shared<H>, job: &ReservedJob, report: 
         }
         may_have_happened |= error.may_have_happened();
         failures += 1;
-        let next = BootTime::now() + pause(failures, &error, rand::random());
-        while BootTime::now() < next {
-            wait_until(next).await;
-        }
+        wait_beyond(BootTime::now() + pause(failures, &error, rand::random())).await;
     }
 }
 

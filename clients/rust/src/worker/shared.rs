@@ -128,6 +128,13 @@ pub(crate) async fn wait_until(moment: BootTime) {
     tokio::time::sleep(BootTime::now().until(moment).min(LONGEST_WAIT)).await;
 }
 
+/// Waits until `moment` has passed.
+pub(crate) async fn wait_beyond(moment: BootTime) {
+    while BootTime::now() < moment {
+        wait_until(moment).await;
+    }
+}
+
 /// The future's output, or never anything if there is none.
 pub(crate) async fn some<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     match future {
