@@ -51,18 +51,27 @@ impl<'a> End<'a> {
         ends
     }
 
-    /// Removals with an unknown outcome, each with its repeats.
+    /// Removals with an unknown outcome, each with its repeats: a client repeats its call until it knows the outcome.
     fn possible(events: &[&'a Event]) -> Vec<Self> {
         let mut ends: Vec<Self> = Vec::new();
-        let unknown = |event: &&&Event| event.action.removes() && event.outcome == Outcome::Unknown;
-        for removal in events.iter().filter(unknown) {
-            let receipt = removal.action.receipt();
-            if ends.iter().all(|end| end.receipt != receipt) {
-                let repeats = events.iter().filter(|event| event.action == removal.action);
-                let answered = repeats.map(|event| event.answered).max().unwrap_or(removal.answered);
-                ends.push(Self { sent: removal.sent, answered, receipt });
+        let mut open: Vec<Self> = Vec::new();
+        let mut removals: Vec<&Event> =
+            events.iter().copied().filter(|event| event.action.removes()).collect();
+        removals.sort_by_key(|event| event.sent);
+        for Event { sent, answered, action, outcome, .. } in removals {
+            let receipt = action.receipt();
+            let own = open.iter().position(|end| end.receipt == receipt);
+            match (own, *outcome == Outcome::Unknown) {
+                (Some(own), true) => open[own].answered = open[own].answered.max(*answered),
+                (Some(own), false) => {
+                    let end = open.swap_remove(own);
+                    ends.push(Self { answered: end.answered.max(*answered), ..end });
+                }
+                (None, true) => open.push(Self { sent: *sent, answered: *answered, receipt }),
+                (None, false) => {}
             }
         }
+        ends.extend(open);
         ends
     }
 }
@@ -91,7 +100,7 @@ fn split_at<'a>(
         .collect();
     let (first, second): (Vec<&Event>, Vec<&Event>) = events.iter().copied().partition(|event| {
         let is_second = match &event.action {
-            Action::Add(_) => boundary.begins_again(event),
+            Action::Add(_) if event.outcome != Outcome::Gone => boundary.begins_again(event),
             Action::Deliver { .. } => is_later(event),
             action => match action.receipt() {
                 Some(receipt) => receipts.contains(&receipt),

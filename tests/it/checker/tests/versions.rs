@@ -159,6 +159,10 @@ fn second(revision: u64) -> Action {
 fn an_answer_that_a_job_has_ended_which_has_not_is_reported() {
     let added = Script(History::new()).then(0, 10, remembered(0), Outcome::Done);
     added.then(20, 30, remembered(0), Outcome::Gone).assert_violates(Law::NothingLost);
+    // Nor is the end of an older version that of a newer one.
+    let finished = Script(History::new()).then(0, 10, remembered(1), Outcome::Done).version(20, 30, 1, 1);
+    let newer = finished.finished(40, 50, "v1", Outcome::Done).then(60, 70, remembered(2), Outcome::Done);
+    newer.then(80, 90, remembered(2), Outcome::Gone).assert_violates(Law::NothingLost);
 }
 
 /// The first sending of the second version takes effect in the first lifetime, and its repeat begins the second one.
@@ -168,6 +172,16 @@ fn a_version_may_be_added_again_after_it_ended() {
     let script = Script(History::new()).then(0, 10, add(1), Outcome::Done);
     let script = second_version(script).version(60, 70, 2, 1).finished(72, 75, "v2", Outcome::Done);
     script.then(95, 99, add(2), Outcome::Done).then(115, 120, second(2), Outcome::Done).assert_valid();
+}
+
+/// The repeats of the first delete end with the answer that the job does not exist.
+#[test]
+fn a_job_may_be_deleted_twice() {
+    let script = Script(History::new()).then(0, 10, add(1), Outcome::Done);
+    let script = script.then(20, 25, Action::Delete, Outcome::Unknown);
+    let script = script.then(30, 35, Action::Delete, Outcome::Gone).then(40, 50, add(2), Outcome::Done);
+    let script = script.version(60, 65, 2, 1).then(70, 75, Action::Delete, Outcome::Done);
+    script.then(80, 90, add(3), Outcome::Done).version(110, 115, 3, 1).assert_valid();
 }
 
 /// A finish of a job that was purged meets the next version, which was added anew.
