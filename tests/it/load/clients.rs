@@ -27,6 +27,7 @@ const OPEN_LIMIT: usize = 1_000;
 const PAUSE: Duration = Duration::from_millis(5);
 /// The most jobs that a producer keeps to add them again later.
 const EARLIER: usize = 20;
+
 /// Whether this client adds or pops several jobs at a time.
 fn uses_batches(number: usize) -> bool {
     number % 2 == 1
@@ -48,7 +49,7 @@ pub async fn produce(run: Arc<Run>, number: usize) {
         let names = (0..size).map(|k| format!("{number}-{n}-{k}"));
         let jobs: Vec<Job> = names.map(|name| Job::new(&name, &run, &mut random)).collect();
         add(&run, &mut caller, &jobs).await;
-        run.jobs_added(size);
+        run.jobs_added(&jobs);
         earlier.extend(jobs.iter().filter(|job| job.may_be_added_again()).cloned());
         if !earlier.is_empty() && (random.random_bool(0.3) || earlier.len() > EARLIER) {
             let job = earlier.swap_remove(random.random_range(0..earlier.len()));
@@ -66,7 +67,7 @@ pub async fn produce(run: Arc<Run>, number: usize) {
             let outcome =
                 call_until_known(&run.history, &mut caller, Method::DELETE, id, "", None, Action::Delete)
                     .await;
-            run.job_ended(outcome == Outcome::Done);
+            run.job_ended(id, outcome == Outcome::Done);
         }
         if !run.plan.pause.is_zero() {
             SystemClock::new().sleep(run.plan.pause).await;
@@ -186,7 +187,7 @@ impl ReservedJob {
                     Action::Delete,
                 )
                 .await;
-                run.job_ended(outcome == Outcome::Done);
+                run.job_ended(&self.id, outcome == Outcome::Done);
             }
             // The worker is slow: it finishes at about the end of the TTR, while it continues with other jobs.
             _ => {
@@ -205,7 +206,7 @@ impl ReservedJob {
         let action = Action::Finish { receipt: self.receipt.clone() };
         let outcome =
             call_until_known(&run.history, caller, Method::POST, &self.id, &query, None, action).await;
-        run.job_ended(outcome == Outcome::Done);
+        run.job_ended(&self.id, outcome == Outcome::Done);
     }
 
     async fn touch(&self, run: &Run, caller: &mut Caller) {
@@ -231,7 +232,7 @@ impl ReservedJob {
                 self.requeue(run, caller, delay).await;
                 run.end_requeue(&self.id);
             }
-            None => run.job_ended(outcome == Outcome::Done),
+            None => run.job_ended(&self.id, outcome == Outcome::Done),
         }
     }
 

@@ -16,6 +16,8 @@ const RETRY: [Duration; 2] = [Duration::from_millis(700), Duration::from_millis(
 
 /// How long after their due times some jobs expire.
 const EXPIRE: Duration = Duration::from_secs(1);
+/// How their ids end.
+const EXPIRES: &str = "-expires";
 
 /// A job to add. If its revision is above 0, the next revision may replace it.
 #[derive(Debug, Clone)]
@@ -38,7 +40,8 @@ impl Job {
             is_remembered,
             delay: run.random_delay(random),
         };
-        Self { id: format!("{topic}-{name}"), topic, add }
+        let mark = if add.expire.is_some() { EXPIRES } else { "" };
+        Self { id: format!("{topic}-{name}{mark}"), topic, add }
     }
 
     fn may_be_replaced(&self) -> bool {
@@ -80,6 +83,11 @@ impl Job {
     pub fn action(&self) -> Action {
         Action::Add(self.add.clone())
     }
+}
+
+/// Whether the job with this id expires.
+pub fn expires(id: &str) -> bool {
+    id.ends_with(EXPIRES)
 }
 
 /// A time as requests have it.

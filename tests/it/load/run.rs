@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicIsize, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -20,6 +20,7 @@ use super::{
     caller::{Caller, LONGEST_OUTAGE},
     clients::{produce, work},
     final_state::{counts, read_final_state},
+    job::{Job, expires},
     plan::{Plan, Report},
 };
 use crate::{
@@ -48,10 +49,10 @@ pub struct Run {
     /// The jobs that a worker is requeuing. No other worker requeues them meanwhile.
     requeuing: Mutex<HashSet<String>>,
     lateness_us: Mutex<Vec<u64>>,
-    /// The numbers of jobs that were begun, acknowledged, and known to have ended.
+    /// The numbers of jobs that were begun and acknowledged, and of those that are not known to have ended.
     begun: AtomicUsize,
     added: AtomicUsize,
-    ended: AtomicUsize,
+    open: AtomicIsize,
     /// When a job was last acknowledged or delivered, or ended.
     progress_us: AtomicI64,
     clock: SystemClock,
@@ -72,7 +73,7 @@ impl Run {
             lateness_us: Mutex::default(),
             begun: AtomicUsize::default(),
             added: AtomicUsize::default(),
-            ended: AtomicUsize::default(),
+            open: AtomicIsize::default(),
             progress_us: clock.now_micros().into(),
             clock,
             faults_over: AtomicBool::default(),
@@ -91,13 +92,15 @@ impl Run {
         more
     }
 
-    pub fn jobs_added(&self, count: usize) {
-        self.added.fetch_add(count, Ordering::Relaxed);
+    pub fn jobs_added(&self, jobs: &[Job]) {
+        let open = jobs.iter().filter(|job| !expires(&job.id)).count();
+        self.added.fetch_add(jobs.len(), Ordering::Relaxed);
+        self.open.fetch_add(open.cast_signed(), Ordering::Relaxed);
         self.made_progress();
     }
 
-    pub fn job_ended(&self, ended: bool) {
-        self.ended.fetch_add(usize::from(ended), Ordering::Relaxed);
+    pub fn job_ended(&self, id: &str, ended: bool) {
+        self.open.fetch_sub(isize::from(ended && !expires(id)), Ordering::Relaxed);
         self.made_progress();
     }
 
@@ -122,9 +125,10 @@ impl Run {
         }
     }
 
-    /// The approximate number of jobs that have not ended, including those that used all their attempts.
+    /// The approximate number of jobs that have not ended, including those that used all their attempts. Jobs that expire are
+    /// left out, since no client sees that end.
     pub fn open_jobs(&self) -> usize {
-        self.added.load(Ordering::Relaxed).saturating_sub(self.ended.load(Ordering::Relaxed))
+        self.open.load(Ordering::Relaxed).max(0).cast_unsigned()
     }
 
     /// The number of jobs acknowledged so far.
