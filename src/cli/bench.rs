@@ -34,7 +34,7 @@ pub(super) struct BenchArgs {
     /// Redis, repeat the flag
     #[arg(long, requires = "url", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Vec<u32>,
-    /// How many jobs, of schedules at one moment [default: depends on the scenario]
+    /// How many jobs; with schedules, how many of them run at the same moments [default: depends on the scenario]
     #[arg(long, value_parser = at_most(10_000_000))]
     jobs: Option<usize>,
     /// How many connections, each with one request at a time [default: 64, parked 1000]
@@ -52,7 +52,7 @@ pub(super) struct BenchArgs {
     /// How long: lateness and callbacks add, parked polls rest, jobs of the burst lie ahead (2 at least)
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     seconds: Option<u64>,
-    /// How many schedules there are, of which as many as there are jobs share their moments: schedules [default: 10000]
+    /// How many schedules there are, most of which run only once a day: schedules [default: 10000]
     #[arg(long, value_parser = at_most(10_000))]
     schedules: Option<usize>,
     /// Measures again beside so many viewers that poll like the dashboard, and their CPU: lateness

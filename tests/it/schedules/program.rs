@@ -52,6 +52,7 @@ async fn kill_around_runs(engine: Engine, count: usize, arguments: &[&str], home
     }
     let clock = SystemClock::new();
     for kill in 0..KILLS {
+        // The moment of the kill is the fault: at a full second, when the schedules run, or a little later.
         let into_second = Duration::from_micros((clock.now_micros() % 1_000_000).unsigned_abs());
         let later = Duration::from_millis(random.random_range(0..60));
         clock.sleep(Duration::from_secs(1) - into_second + later).await;

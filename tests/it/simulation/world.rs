@@ -65,6 +65,7 @@ pub struct World {
     problems: Mutex<Vec<String>>,
     start_us: i64,
     ticks: AtomicU64,
+    /// Before the faults begin and after they have ended.
     draining: AtomicBool,
     over: AtomicBool,
     stop: CancellationToken,
@@ -199,7 +200,7 @@ impl World {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Whether workers shall only finish jobs.
+    /// Whether no client leaves, and workers shall only finish jobs.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
