@@ -93,7 +93,9 @@ pub use error::{Error, HiddenHeaders, Result};
 pub use jobs::AddOutcome;
 pub use limits::Limits;
 pub use pop::{Pop, delivery::Delivery};
-pub use schedules::{MAX_SCHEDULES, MAX_TEMPLATE, PutEffect, ScheduleList, ScheduleView, TemplateReader};
+pub use schedules::{
+    MAX_SCHEDULES, MAX_TEMPLATE, PutEffect, ScheduleList, ScheduleView, TemplateReader, UpcomingRuns,
+};
 pub use service::{Queue, StoreEvents};
 pub use topics::TopicView;
 pub use views::{

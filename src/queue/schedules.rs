@@ -1,9 +1,11 @@
-//! Schedules as clients see and change them. `runner.rs` runs them, `content.rs` has what the store keeps of one.
+//! Schedules as clients see and change them. `runner.rs` runs them, `upcoming.rs` plans their runs shortly before, and
+//! `content.rs` has what the store keeps of one.
 //!
 //! A change reads a schedule, computes the new one and replaces it by comparison; it begins again if another process was faster.
 
 pub(super) mod content;
 pub(super) mod runner;
+pub(super) mod upcoming;
 
 use super::{
     error::{Error, Result},
@@ -12,6 +14,7 @@ use super::{
     service::Queue,
 };
 use content::Content;
+pub use upcoming::UpcomingRuns;
 
 use crate::{
     job::{

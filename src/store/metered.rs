@@ -1,7 +1,7 @@
 //! A decorator that measures another store: the duration of each operation by name and result. It also notifies the
 //! health check of failures.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
@@ -236,8 +236,8 @@ impl ScheduleStore for Metered {
         self.timed("schedule_count", self.store.schedule_count()).await
     }
 
-    async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
-        self.timed("due_schedules", self.store.due_schedules(limit)).await
+    async fn due_schedules(&self, within: Duration, limit: usize) -> Result<SchedulePage> {
+        self.timed("due_schedules", self.store.due_schedules(within, limit)).await
     }
 
     async fn change_schedules(&self, changes: Vec<ScheduleChange>) -> Result<Vec<ScheduleOutcome>> {

@@ -39,7 +39,7 @@ pub use rate_limit::Allowed;
 pub use records::{JobRecord, Put, RecordPage, RecordReader, TopicRecord};
 pub use request::{AddJob, Claim, FinishJob, IfExists, Patch, PurgeCursor, Release, Requeue, Wait};
 pub use schedules::{
-    PreviousRun, ScheduleChange, ScheduleChanged, ScheduleContent, ScheduleOutcome, SchedulePage,
+    DUE_BYTES, PreviousRun, ScheduleChange, ScheduleChanged, ScheduleContent, ScheduleOutcome, SchedulePage,
     ScheduleRefusal, ScheduleRun, ScheduleStore, ScheduleUpdates, StoredSchedule,
 };
 pub use step::{Applied, Step, StepAction, Steps};

@@ -37,7 +37,7 @@ pub struct SchedulePage {
     pub now: Timestamp,
     /// Of [`ScheduleStore::schedules`]: whether there are none behind these.
     pub is_last: bool,
-    /// Of [`ScheduleStore::due_schedules`]: how long until the next one that is not among them is due.
+    /// Of [`ScheduleStore::due_schedules`]: how long until the next moment that is later than it was asked for.
     pub next_in: Option<Duration>,
 }
 
@@ -98,6 +98,9 @@ pub enum ScheduleRefusal {
 /// Result of a change of a schedule.
 pub type ScheduleOutcome = std::result::Result<ScheduleChanged, ScheduleRefusal>;
 
+/// After so many bytes [`ScheduleStore::due_schedules`] returns no more, because templates may be long.
+pub const DUE_BYTES: usize = 4 << 20;
+
 /// The schedules of a store. Expected contents and moments are compared with those of the store, inside the step.
 #[async_trait]
 pub trait ScheduleStore: Send + Sync {
@@ -110,9 +113,10 @@ pub trait ScheduleStore: Send + Sync {
     /// How many schedules there are.
     async fn schedule_count(&self) -> Result<usize>;
 
-    /// Schedules whose next moment has come, the earliest first (on Redis within each shard). About `limit` at most, but one at
-    /// least if any is due. In a store of several servers those of a server that does not answer in time are left out.
-    async fn due_schedules(&self, limit: usize) -> Result<SchedulePage>;
+    /// Schedules whose next moment comes `within` so long, or has come, the earliest first (on Redis within each shard). About
+    /// `limit` at most, fewer if they are large ([`DUE_BYTES`]), but one at least if there is any. In a store of several servers
+    /// those of a server that does not answer in time are left out.
+    async fn due_schedules(&self, within: Duration, limit: usize) -> Result<SchedulePage>;
 
     /// Changes schedules, each atomic by itself, together with the job of its run. The outcomes are in the order of the changes.
     /// When the store is full, changes that have a run or that create a schedule fail as a whole with

@@ -37,7 +37,7 @@ const LEFT_TO_NEWER: Duration = Duration::from_secs(5);
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// Why nothing is done about a schedule whose next moment has come.
-enum NoAttempt {
+pub(super) enum NoAttempt {
     /// It is not its turn for so long.
     Later(Duration),
     /// It cannot be read, and the rest of a sentence says why.
@@ -45,16 +45,17 @@ enum NoAttempt {
 }
 
 /// What is done about a schedule, and what is needed to tell what came of it.
-struct Attempt {
+pub(super) struct Attempt {
     /// As it was read.
     before: ScheduleContent,
     content: Content,
-    change: ScheduleChange,
-    kind: AttemptKind,
+    pub change: ScheduleChange,
+    pub kind: AttemptKind,
+    /// The job of a run before the settings of its topic are applied.
+    pub template: Option<NewJob>,
 }
 
-#[derive(Clone, Copy)]
-enum AttemptKind {
+pub(super) enum AttemptKind {
     /// A run.
     Run,
     /// A change without a run.
@@ -64,17 +65,17 @@ enum AttemptKind {
         /// How many occurrences were missed.
         missed: u64,
     },
-    /// A run that cannot be added.
-    Wait,
+    /// A run that cannot be added, and why.
+    Wait(Error),
 }
 
 impl Queue {
     /// Runs schedules until `stop`. After an error of the store it tries again, after a pause that doubles up to 2 s.
     pub async fn run_schedules(&self, read: TemplateReader, stop: CancellationToken) {
         let (mut pause, log) = (BACKOFF.0, FailureLog::default());
-        let mut precise_timer = self.clock.clone().precise_timer();
+        let (mut precise_timer, mut upcoming) = (self.clock.clone().precise_timer(), None);
         while !stop.is_cancelled() {
-            let ran = self.run_due(read).await;
+            let ran = self.run_next(read, &mut upcoming).await;
             let sleep = match &ran {
                 Ok(None) => {
                     tokio::task::yield_now().await;
@@ -92,7 +93,7 @@ impl Queue {
             self.log_runs(&log, ran.err());
             tokio::select! {
                 biased;
-                () = precise_timer.sleep(sleep) => {}
+                () = precise_timer.sleep(sleep.min(MAX_SLEEP)) => {}
                 () = self.schedule_changed.notified() => {}
                 () = stop.cancelled() => {}
             }
@@ -110,10 +111,10 @@ impl Queue {
 
     /// One call for schedules that are due, and one for what is to be done about them. Returns how long until something is due
     /// again; `None` at once.
-    async fn run_due(&self, read: TemplateReader) -> store::Result<Option<Duration>> {
-        let page = self.store.due_schedules(BATCH).await?;
+    pub(super) async fn run_due(&self, read: TemplateReader) -> store::Result<Option<Duration>> {
+        let page = self.store.due_schedules(Duration::ZERO, BATCH).await?;
         self.review_after_step(page.now, read).await?;
-        let (now, next_in) = (page.now, page.next_in.map_or(MAX_SLEEP, |next| next.min(MAX_SLEEP)));
+        let (now, next_in) = (page.now, page.next_in.unwrap_or(MAX_SLEEP));
         let (mut attempts, mut next_in) = (Vec::with_capacity(page.schedules.len()), next_in);
         for (number, due) in page.schedules.into_iter().enumerate() {
             let name = due.name.clone();
@@ -133,7 +134,7 @@ impl Queue {
     }
 
     /// Has the store do what is to be done about some schedules. Returns how long until something is due again; `None` at once.
-    async fn carry_out(
+    pub(super) async fn carry_out(
         &self,
         attempts: Vec<Attempt>,
         now: Timestamp,
@@ -184,7 +185,7 @@ impl Queue {
             let page = self.store.schedules(after.as_ref(), BATCH).await?;
             let (now, is_last) = (page.now, page.is_last);
             after = page.schedules.last().map(|schedule| schedule.name.clone());
-            let is_run = |attempt: &Attempt| matches!(attempt.kind, AttemptKind::Run | AttemptKind::Wait);
+            let is_run = |attempt: &Attempt| matches!(attempt.kind, AttemptKind::Run | AttemptKind::Wait(_));
             let attempts =
                 page.schedules.into_iter().filter_map(|stored| self.attempt(stored, now, read).ok());
             let attempts: Vec<Attempt> = attempts.filter(|attempt| !is_run(attempt)).collect();
@@ -198,7 +199,7 @@ impl Queue {
     }
 
     /// What is to be done about a schedule.
-    fn attempt(
+    pub(super) fn attempt(
         &self,
         due: StoredSchedule,
         now: Timestamp,
@@ -215,7 +216,7 @@ impl Queue {
                 content: Some(new),
                 run: None,
             };
-            Attempt { before: before.clone(), content: content.clone(), change, kind }
+            Attempt { before: before.clone(), content: content.clone(), change, kind, template: None }
         };
         let is_newer = spec.recurrence.has_zone() && state.zone_database.as_str() > zone_database_version();
         if is_newer && let Some(due_at) = state.due_at(&name, spec) {
@@ -237,17 +238,14 @@ impl Queue {
                 changed(change.state, AttemptKind::Change { was_ahead, missed })
             }
             Plan::Fire(run) => match self.run_of(&name, &content, *run, now, read) {
-                Ok((run, fired)) => {
-                    let Attempt { change, .. } = changed(fired, AttemptKind::Run);
-                    let change = ScheduleChange { run: Some(run), ..change };
-                    Attempt { before, content, change, kind: AttemptKind::Run }
+                Ok((run, fired, template)) => {
+                    let attempt = changed(fired, AttemptKind::Run);
+                    let change = ScheduleChange { run: Some(run), ..attempt.change };
+                    Attempt { change, template: Some(template), ..attempt }
                 }
                 Err(error) => {
                     let reason = reason_of(&error);
-                    if state.waiting.is_none() {
-                        tracing::error!(schedule = %name, %error, "a run cannot be added; it waits");
-                    }
-                    changed(state.waiting(now, reason), AttemptKind::Wait)
+                    changed(state.waiting(now, reason), AttemptKind::Wait(error))
                 }
             },
         })
@@ -260,7 +258,7 @@ impl Queue {
         }
     }
 
-    /// The run as the store takes it, and the state after it.
+    /// The run as the store takes it, the state after it, and the job without the settings of its topic.
     fn run_of(
         &self,
         name: &ScheduleName,
@@ -268,11 +266,11 @@ impl Queue {
         run: PlannedRun,
         now: Timestamp,
         read: TemplateReader,
-    ) -> super::Result<(ScheduleRun, ScheduleState)> {
+    ) -> super::Result<(ScheduleRun, ScheduleState, NewJob)> {
         let template = read(&content.spec.template, &self.limits).map_err(Error::TemplateRefused)?;
         let id = self.store.run_id(name, run.id.as_str());
-        let job =
-            self.resolve(NewJob { id: Some(id.clone()), due: Due::At(run.due_at), ..template }, None)?;
+        let template = NewJob { id: Some(id.clone()), due: Due::At(run.due_at), ..template };
+        let job = self.resolve(template.clone(), None)?;
         let previous = content.state.last_job.clone().and_then(|previous| match run.overlap {
             Overlap::Allow => None,
             Overlap::Replace => Some(PreviousRun::GivesWay(previous)),
@@ -283,13 +281,13 @@ impl Queue {
         });
         let mut fired = run.fired;
         fired.last_job = Some(id);
-        Ok((ScheduleRun { job, previous }, fired))
+        Ok((ScheduleRun { job, previous }, fired, template))
     }
 
     /// Counts what came of an attempt. Returns why a run has to wait.
     fn count_run(&self, attempt: &Attempt, outcome: ScheduleOutcome) -> Option<WaitReason> {
         let (name, metrics) = (attempt.change.name.as_str(), &self.metrics.schedules);
-        match (outcome, attempt.kind) {
+        match (outcome, &attempt.kind) {
             (Ok(ScheduleChanged::Done { gave_way }), AttemptKind::Run) => {
                 let topic = attempt.content.spec.topic.as_str();
                 metrics.count(name, OccurrenceEnd::Fired, 1);
@@ -299,8 +297,8 @@ impl Queue {
                 }
             }
             (Ok(_), AttemptKind::Change { was_ahead, missed }) => {
-                metrics.count(name, OccurrenceEnd::Missed, missed);
-                if was_ahead {
+                metrics.count(name, OccurrenceEnd::Missed, *missed);
+                if *was_ahead {
                     metrics.count_problem(name, ScheduleProblem::Ahead);
                     tracing::error!(
                         schedule = name,
@@ -311,7 +309,10 @@ impl Queue {
             (Ok(ScheduleChanged::Skipped), AttemptKind::Run) => {
                 metrics.count(name, OccurrenceEnd::Overlap, 1);
             }
-            (Ok(_), AttemptKind::Wait) => {
+            (Ok(_), AttemptKind::Wait(error)) => {
+                if attempt.content.state.waiting.is_none() {
+                    tracing::error!(schedule = name, %error, "a run cannot be added; it waits");
+                }
                 metrics.count_problem(name, ScheduleProblem::Waiting);
             }
             (Err(ScheduleRefusal::Differs | ScheduleRefusal::Early), _) => {}

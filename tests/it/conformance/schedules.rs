@@ -81,7 +81,11 @@ async fn a_schedule_is_replaced_only_as_expected(fixture: StoreFixture) {
     assert_eq!(apply(store, change(Some(&one), Some(&never))).await, DONE);
     assert_eq!(stored(&fixture).await.as_ref(), Some(&never));
     fixture.clock.advance(seconds(60));
-    assert_eq!(store.due_schedules(9).await.expect("reads").schedules, [], "it has no next moment");
+    assert_eq!(
+        store.due_schedules(seconds(0), 9).await.expect("reads").schedules,
+        [],
+        "it has no next moment"
+    );
     assert_eq!(apply(store, change(Some(&never), None)).await, DONE);
     assert_eq!(stored(&fixture).await, None);
 }
@@ -203,18 +207,22 @@ async fn due_schedules_are_found_by_their_moment(fixture: StoreFixture) {
         let change = ScheduleChange { name: name(&format!("s{n}")), ..change(None, Some(&content)) };
         apply(store, change).await.expect("is made");
     }
-    let due = async || {
-        let page = store.due_schedules(1_000).await.expect("reads");
+    let due_within = async |within| {
+        let page = store.due_schedules(within, 1_000).await.expect("reads");
         (page.schedules.len(), page.next_in)
     };
+    let due = async || due_within(seconds(0)).await;
     assert_eq!(due().await, (0, Some(seconds(1))));
+    assert_eq!(due_within(millis(999)).await, (0, Some(seconds(1))));
+    assert_eq!(due_within(millis(1_000)).await, (1, Some(seconds(2))));
+    assert_eq!(due_within(seconds(60)).await, (20, None));
     fixture.clock.advance(millis(3_999));
     assert_eq!(due().await, (3, Some(millis(1))));
     fixture.clock.advance(millis(1));
     assert_eq!(due().await, (4, Some(seconds(1))));
     fixture.clock.advance(seconds(60));
     assert_eq!(due().await, (20, None));
-    assert!(!store.due_schedules(1).await.expect("reads").schedules.is_empty());
+    assert!(!store.due_schedules(seconds(0), 1).await.expect("reads").schedules.is_empty());
 }
 
 /// Several engines, where there may be several, try the same run at the same time.

@@ -1,5 +1,7 @@
 //! Entries that another program has changed, lost announcements, and lists with many stale entries.
 
+use std::time::Duration;
+
 use linger::{
     clock::{Clock, SystemClock},
     job::{RetrySchedule, State},
@@ -156,7 +158,7 @@ async fn an_agenda_that_lacks_a_schedule_or_has_one_too_many_is_mended() {
         wait_until_sound(&process).await;
     }
     process.clock.advance(seconds(3_600));
-    let due = process.store.due_schedules(1_000).await.expect("reads").schedules;
+    let due = process.store.due_schedules(Duration::ZERO, 1_000).await.expect("reads").schedules;
     assert_eq!(due.len(), 299);
 }
 

@@ -1,8 +1,26 @@
 //! Schedules over the engines, by an injected clock: several processes on one store, each with a queue of its own.
 
+/// Makes a test of each case for each engine that several processes may serve.
+macro_rules! on_engines {
+    ($($case:ident),* $(,)?) => {
+        $(mod $case {
+            #[tokio::test]
+            async fn embedded() {
+                super::$case(super::Engine::Embedded).await;
+            }
+
+            #[tokio::test]
+            async fn redis() {
+                super::$case(super::Engine::Redis).await;
+            }
+        })*
+    };
+}
+
 mod program;
 mod rules;
 mod simulation;
+mod upcoming;
 
 use std::{sync::Arc, time::Duration};
 

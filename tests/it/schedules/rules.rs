@@ -19,23 +19,6 @@ use crate::harness::{
     stores::Engine,
 };
 
-/// Makes a test of each case for each engine that several processes may serve.
-macro_rules! on_engines {
-    ($($case:ident),* $(,)?) => {
-        $(mod $case {
-            #[tokio::test]
-            async fn embedded() {
-                super::$case(super::Engine::Embedded).await;
-            }
-
-            #[tokio::test]
-            async fn redis() {
-                super::$case(super::Engine::Redis).await;
-            }
-        })*
-    };
-}
-
 on_engines! {
     one_of_three_processes_adds_each_run,
     a_run_is_left_out_while_the_previous_one_lives,

@@ -20,6 +20,7 @@ use linger::{
         Timestamp,
         schedule::{Missed, Overlap, ScheduleFields, run_id},
     },
+    queue::UpcomingRuns,
     store::{Error, Reservation},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -79,6 +80,8 @@ struct World {
     rng: StdRng,
     frozen: Vec<Frozen>,
     held: Vec<Reservation>,
+    /// What some processes have planned for the next moment.
+    planned: Vec<Option<UpcomingRuns>>,
     /// The ids of the jobs that were delivered, without suffixes.
     seen: BTreeSet<String>,
     /// Whether the machine's clock is set during the run.
@@ -111,12 +114,14 @@ impl World {
             .put("none", ScheduleFields { missed: Some(Missed::None), ..by_pattern("30 9 * * MON-FRI") })
             .await;
         let sets_clock = engine == Engine::Embedded && seed % 2 == 1;
+        let planned = (0..PROCESSES).map(|_| None).collect();
         let (frozen, held, seen) = (Vec::new(), Vec::new(), BTreeSet::new());
         Self {
             fleet,
             rng,
             frozen,
             held,
+            planned,
             seen,
             sets_clock,
             wall_ahead_ms: 0,
@@ -143,7 +148,11 @@ impl World {
         // Most often minutes, or an outage of up to 20 hours. Several that follow each other are shorter than the ten days that
         // `missed: all` makes up for.
         let longest = if self.rng.random_bool(0.1) { 72_000 } else { 4_000 };
-        self.fleet.fixture.clock.advance(seconds(self.rng.random_range(1..longest)));
+        if self.rng.random_bool(0.3) {
+            self.plan().await;
+        } else {
+            self.fleet.fixture.clock.advance(seconds(self.rng.random_range(1..longest)));
+        }
         if self.sets_clock && self.rng.random_bool(0.1) {
             let hours = [-2, -1, 1, 2, 8_760, 17_520][self.rng.random_range(0..6)];
             let is_far = hours > 2;
@@ -174,7 +183,22 @@ impl World {
         self.held.clear();
     }
 
-    /// Has a process run what is due. It may be killed around a call, or freeze before one.
+    /// Has processes plan the runs of the next moment, and advances the clock to it, or a little further.
+    async fn plan(&mut self) {
+        let within = seconds(4_000);
+        for (process, planned) in self.fleet.processes.iter().zip(&mut self.planned) {
+            if self.rng.random_bool(0.7) {
+                *planned = process.queue.plan_upcoming_runs(read_template, within).await.expect("reads");
+            }
+        }
+        let page = self.fleet.fixture.store.due_schedules(within, 1_000).await.expect("reads");
+        let moments = page.schedules.iter().filter_map(|schedule| schedule.content.next);
+        let next = moments.filter(|moment| *moment > page.now).min();
+        let late = millis(self.rng.random_range(0..1_500));
+        self.fleet.fixture.clock.advance(next.map_or(late, |next| next.since(page.now) + late));
+    }
+
+    /// Has a process run what it has planned, and what is due. It may be killed around a call, or freeze before one.
     async fn wake(&mut self, number: usize) {
         let process = &self.fleet.processes[number];
         let (kind, at) = (self.rng.random_range(0..10), self.rng.random_range(1..4));
@@ -194,9 +218,12 @@ impl World {
                 _ => Fault::default(),
             }
         })));
-        let queue = process.queue.clone();
+        let (queue, planned) = (process.queue.clone(), self.planned[number].take());
         let mut runs = tokio::spawn(async move {
             // A killed process has an error, and goes on with its next start.
+            if let Some(planned) = planned {
+                let _ = queue.run_upcoming(planned).await;
+            }
             let _ = queue.run_due_schedules(read_template).await;
         });
         tokio::select! {

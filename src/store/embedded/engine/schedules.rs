@@ -1,5 +1,7 @@
 //! The schedules of the store.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::EmbeddedStore;
@@ -24,8 +26,8 @@ impl ScheduleStore for EmbeddedStore {
         self.run(|txn| txn.db.schedule_count()).await
     }
 
-    async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
-        self.run(move |txn| ops::due_schedules(txn, limit)).await
+    async fn due_schedules(&self, within: Duration, limit: usize) -> Result<SchedulePage> {
+        self.run(move |txn| ops::due_schedules(txn, within, limit)).await
     }
 
     async fn change_schedules(&self, changes: Vec<ScheduleChange>) -> Result<Vec<ScheduleOutcome>> {

@@ -1,5 +1,7 @@
 //! Schedules, and the step in which one runs.
 
+use std::time::Duration;
+
 use super::{
     add::add_one,
     not_done::{Attempted, NotDone},
@@ -35,10 +37,14 @@ pub(crate) fn schedules(
 }
 
 /// See [`crate::store::ScheduleStore::due_schedules`].
-pub(crate) fn due_schedules(txn: &mut WriteTxn<'_>, limit: usize) -> SqlResult<SchedulePage> {
+pub(crate) fn due_schedules(
+    txn: &mut WriteTxn<'_>,
+    within: Duration,
+    limit: usize,
+) -> SqlResult<SchedulePage> {
     let now = txn.wall_now().rounded_down;
-    let due = txn.db.due_schedules(now, limit)?;
-    let next = txn.db.next_schedule_after(now)?;
+    let due = txn.db.due_schedules(now.after(within), limit)?;
+    let next = txn.db.next_schedule_after(now.after(within))?;
     Ok(SchedulePage { next_in: next.map(|next| next.since(now)), ..page(txn, due) })
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     job::{ScheduleName, Timestamp},
-    store::{ScheduleContent, StoredSchedule},
+    store::{DUE_BYTES, ScheduleContent, StoredSchedule},
 };
 
 const COLUMNS: &str = "SELECT name, next_ms, text, checksum FROM schedule";
@@ -71,18 +71,27 @@ impl Db {
         for_each_row(self.conn(), &select, after, |row| Ok(visit(read(row)?)))
     }
 
-    /// Up to `limit` schedules whose next moment is `now` or earlier, by that moment.
-    pub fn due_schedules(&self, now: Timestamp, limit: usize) -> SqlResult<Vec<ReadSchedule>> {
+    /// Up to `limit` schedules whose next moment is this or earlier, by that moment, and fewer if they are large.
+    pub fn due_schedules(&self, until: Timestamp, limit: usize) -> SqlResult<Vec<ReadSchedule>> {
         let sql = format!("{COLUMNS} WHERE next_ms <= ?1 ORDER BY next_ms LIMIT ?2");
         let mut select = self.conn().prepare_cached(&sql)?;
-        select.query_map(params![now.as_millis(), sql_limit(limit)], read)?.collect()
+        let (mut due, mut bytes) = (Vec::new(), 0);
+        for schedule in select.query_map(params![until.as_millis(), sql_limit(limit)], read)? {
+            let schedule = schedule?;
+            bytes += schedule.as_ref().map_or(0, |schedule| schedule.content.text.len());
+            due.push(schedule);
+            if bytes > DUE_BYTES {
+                break;
+            }
+        }
+        Ok(due)
     }
 
-    /// The first next moment of a schedule that is later than `now`.
-    pub fn next_schedule_after(&self, now: Timestamp) -> SqlResult<Option<Timestamp>> {
+    /// The first next moment of a schedule that is later than this one.
+    pub fn next_schedule_after(&self, moment: Timestamp) -> SqlResult<Option<Timestamp>> {
         let sql = "SELECT min(next_ms) FROM schedule WHERE next_ms > ?1";
         let mut select = self.conn().prepare_cached(sql)?;
-        let next = select.query_row([now.as_millis()], |row| row.get::<_, Option<i64>>(0))?;
+        let next = select.query_row([moment.as_millis()], |row| row.get::<_, Option<i64>>(0))?;
         Ok(next.map(Timestamp::from_millis))
     }
 }

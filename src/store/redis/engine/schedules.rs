@@ -1,5 +1,7 @@
 //! The schedules of the store.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::Redis;
@@ -22,8 +24,8 @@ impl ScheduleStore for Redis {
         schedules::count(&self.shards).await
     }
 
-    async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
-        schedules::due(&self.shards, limit).await
+    async fn due_schedules(&self, within: Duration, limit: usize) -> Result<SchedulePage> {
+        schedules::due(&self.shards, within, limit).await
     }
 
     async fn change_schedules(&self, changes: Vec<ScheduleChange>) -> Result<Vec<ScheduleOutcome>> {

@@ -1,6 +1,9 @@
 //! Schedules. Each is on the shard of its name, and so are the jobs of its runs, so that one script changes both.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use fred::types::Key;
@@ -9,7 +12,7 @@ use futures_util::future::{join_all, try_join_all};
 use crate::{
     job::{Due, HostNumber, JobId, Outlet, ScheduleName, State, Timestamp, TopicFilter},
     store::{
-        AddJob, PreviousRun, Refusal, Result, ScheduleChange, ScheduleChanged, ScheduleContent,
+        AddJob, DUE_BYTES, PreviousRun, Refusal, Result, ScheduleChange, ScheduleChanged, ScheduleContent,
         ScheduleOutcome, SchedulePage, ScheduleRefusal, ScheduleRun, StoredSchedule,
         redis::{
             codec::record,
@@ -114,10 +117,10 @@ async fn count_in(shards: &Shards, group: &[Shard]) -> Result<usize> {
 }
 
 /// See [`crate::store::ScheduleStore::due_schedules`].
-pub async fn due(shards: &Shards, limit: usize) -> Result<SchedulePage> {
+pub async fn due(shards: &Shards, within: Duration, limit: usize) -> Result<SchedulePage> {
     let groups = shards.groups();
     let of_shard = limit.div_ceil(usize::from(shards.keys.count()));
-    let parts = groups.iter().map(|group| shards.observe(group[0], due_in(shards, group, of_shard)));
+    let parts = groups.iter().map(|group| shards.observe(group[0], due_in(shards, group, within, of_shard)));
     let (read, failed): (Vec<_>, Vec<_>) = join_all(parts).await.into_iter().partition(Result::is_ok);
     match failed.into_iter().next() {
         Some(Err(error)) if read.is_empty() => Err(error),
@@ -125,9 +128,11 @@ pub async fn due(shards: &Shards, limit: usize) -> Result<SchedulePage> {
     }
 }
 
-async fn due_in(shards: &Shards, group: &[Shard], limit: usize) -> Result<SchedulePage> {
+async fn due_in(shards: &Shards, group: &[Shard], within: Duration, limit: usize) -> Result<SchedulePage> {
     let keys = keys(shards, group, |keys| [&keys.agenda, &keys.schedules]);
+    let within = i64::try_from(within.as_millis()).unwrap_or(i64::MAX);
     let call = shards.read(Script::DueSchedules, group, keys).arg(shards.now_arg()).arg(count_arg(limit));
+    let call = call.arg(within).arg(count_arg(DUE_BYTES));
     let mut reply = Reply::new(shards.call(shards.short_retry_in_cluster(call)).await?)?;
     let (now, next) = (Timestamp::from_millis(reply.int()?), reply.text()?);
     let next = next.parse().ok().map(|next| Timestamp::from_millis(next).since(now));
@@ -207,7 +212,7 @@ async fn change_on(
                 Some(outcome) => {
                     if let (Ok(ScheduleChanged::Done { .. }), Some(run)) = (&outcome, &change.run) {
                         notifier.ready_on(&outlet(run), shard);
-                        notifier.due_in(std::time::Duration::ZERO);
+                        notifier.due_in(Duration::ZERO);
                     }
                     outcomes.push((index, outcome));
                 }

@@ -1,6 +1,9 @@
 //! The operations of the store that fails on demand.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use linger::{
@@ -210,8 +213,8 @@ impl ScheduleStore for FailingStore {
         self.call("schedule_count", self.inner.schedule_count()).await
     }
 
-    async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
-        self.call("due_schedules", self.inner.due_schedules(limit)).await
+    async fn due_schedules(&self, within: Duration, limit: usize) -> Result<SchedulePage> {
+        self.call("due_schedules", self.inner.due_schedules(within, limit)).await
     }
 
     async fn change_schedules(&self, changes: Vec<ScheduleChange>) -> Result<Vec<ScheduleOutcome>> {

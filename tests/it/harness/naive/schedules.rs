@@ -1,5 +1,7 @@
 //! The schedules of the model.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use linger::{
     job::{Due, JobId, ScheduleName, State, TopicFilter},
@@ -81,13 +83,14 @@ impl ScheduleStore for Naive {
         Ok(self.content().schedules.len())
     }
 
-    async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
+    async fn due_schedules(&self, within: Duration, limit: usize) -> Result<SchedulePage> {
         let (content, now) = (self.content(), self.clock.now());
+        let until = now.after(within);
         let mut agenda: Vec<_> =
             content.schedules.iter().filter_map(|schedule| Some((schedule.1.next?, schedule))).collect();
         agenda.sort_by_key(|(next, _)| *next);
-        let later = agenda.iter().find(|(next, _)| *next > now).map(|(next, _)| next.since(now));
-        let due = agenda.into_iter().take_while(|(next, _)| *next <= now).take(limit);
+        let later = agenda.iter().find(|(next, _)| *next > until).map(|(next, _)| next.since(now));
+        let due = agenda.into_iter().take_while(|(next, _)| *next <= until).take(limit);
         Ok(SchedulePage { next_in: later, ..self.schedule_page(due.map(|(_, schedule)| schedule)) })
     }
 

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -148,8 +149,8 @@ impl ScheduleStore for Disturbed {
         self.call(self.inner.schedule_count()).await
     }
 
-    async fn due_schedules(&self, limit: usize) -> Result<SchedulePage> {
-        self.call(self.inner.due_schedules(limit)).await
+    async fn due_schedules(&self, within: Duration, limit: usize) -> Result<SchedulePage> {
+        self.call(self.inner.due_schedules(within, limit)).await
     }
 
     async fn change_schedules(&self, changes: Vec<ScheduleChange>) -> Result<Vec<ScheduleOutcome>> {
