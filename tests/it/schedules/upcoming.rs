@@ -109,3 +109,18 @@ async fn a_plan_that_is_carried_out_late_is_made_again(engine: Engine) {
     let counts = fleet.get("s").await.state.counts;
     assert_eq!((counts.fired, counts.missed), (0, 1));
 }
+
+#[tokio::test]
+async fn a_plan_from_before_the_clock_was_set_is_made_again() {
+    let fleet = Fleet::new(Engine::Embedded, 1).await;
+    let missed = Some(Missed::None);
+    fleet.put("s", ScheduleFields { missed, ..every(5 * MINUTE) }).await;
+    fleet.fixture.clock.advance(4 * MINUTE);
+    let planned = plan(&fleet, 0).await;
+    fleet.fixture.clock.step_wall(3_600_000);
+    fleet.fixture.clock.advance(MINUTE);
+    carry_out(&fleet, 0, planned).await;
+    assert_eq!(fleet.work().await, [""; 0], "the run was missed an hour ago");
+    fleet.run_due().await;
+    assert_eq!(fleet.get("s").await.state.counts.fired, 0);
+}
