@@ -162,8 +162,9 @@ const HEADING: [&str; 7] = ["TOPIC", "DELAYED", "READY", "RESERVED", "DEAD", "PO
 
 fn row(topic: &Topic) -> Vec<String> {
     let counts = topic.counts;
-    let numbers = [counts.delayed, counts.ready, counts.reserved, counts.dead, topic.waiting as u64];
-    let numbers = numbers.map(|number| number.to_string());
+    let numbers = [counts.delayed, counts.ready, counts.reserved, counts.dead];
+    let polls = topic.polls.map_or("?".to_owned(), |polls| polls.to_string());
+    let numbers = numbers.iter().map(u64::to_string).chain([polls]);
     [topic.topic.clone()].into_iter().chain(numbers).chain([paused(topic.paused).to_owned()]).collect()
 }
 

@@ -89,7 +89,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RequestActor {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let by_name = Actor::abridged(&caller_of(parts).name);
+        let by_name = parts.extensions.get::<Caller>().and_then(|caller| Actor::abridged(&caller.name));
         let client = parts.extensions.get::<ConnectedClient>();
         Ok(Self(by_name.or_else(|| Actor::abridged(&client?.address.to_canonical().to_string()))))
     }

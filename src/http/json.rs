@@ -45,6 +45,13 @@ impl<'a> ObjectWriter<'a> {
         write!(self.out, "{number}").expect("writing into memory cannot fail");
     }
 
+    pub fn number_or_null(&mut self, name: &'static str, number: Option<impl Display>) {
+        match number {
+            Some(number) => self.number(name, number),
+            None => self.raw(name, b"null"),
+        }
+    }
+
     pub fn flag(&mut self, name: &'static str, flag: bool) {
         self.number(name, flag);
     }

@@ -136,6 +136,16 @@ impl QueueMetrics {
         });
     }
 
+    /// Counts a poll of `topic` until [`poll_ended`](Self::poll_ended).
+    pub fn poll_began(&self, topic: &str) {
+        self.recent.poll_began(topic);
+    }
+
+    /// Counts a poll of `topic` that has ended, with or without a job.
+    pub fn poll_ended(&self, topic: &str) {
+        self.with_label(topic, |_, own| self.recent.poll_ended(topic, own));
+    }
+
     /// Records that a job of `topic` became ready `late` after its due time.
     pub fn became_ready(&self, topic: &str, late: Duration) {
         self.with_label(topic, |label, own| {

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     clock::Clock,
     job::{Actor, Outlet, Topic, Ttr},
+    metrics::QueueMetrics,
     store::Claim,
 };
 
@@ -65,6 +66,7 @@ impl Queue {
             pop.topics.retain(|topic| seen.insert(topic.clone()));
         }
         self.check_pop(&pop.topics)?;
+        let _counted = CountedPoll::begin(&pop.topics, &self.metrics);
         let delivery = self.pop_within_max_delivery(&mut pop).await?;
         if delivery.has_ended() {
             tracing::warn!(
@@ -166,6 +168,27 @@ impl Queue {
 
     fn time_until(&self, deadline_us: i64) -> Duration {
         Duration::from_micros(u64::try_from(deadline_us - self.clock.now_micros()).unwrap_or(0))
+    }
+}
+
+/// A poll that is counted until it ends, also if its client leaves.
+struct CountedPoll<'a> {
+    topics: Vec<Topic>,
+    metrics: &'a QueueMetrics,
+}
+
+impl<'a> CountedPoll<'a> {
+    fn begin(topics: &[Topic], metrics: &'a QueueMetrics) -> Self {
+        topics.iter().for_each(|topic| metrics.poll_began(topic.as_str()));
+        Self { topics: topics.to_vec(), metrics }
+    }
+}
+
+impl Drop for CountedPoll<'_> {
+    fn drop(&mut self) {
+        for topic in &self.topics {
+            self.metrics.poll_ended(topic.as_str());
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     job::{Topic, TopicFilter, TopicPause, TopicSettings},
+    metrics::EventsByTopic,
     store::{Minute, Span, TopicStats, TopicUpdates},
 };
 
@@ -19,6 +20,8 @@ pub struct TopicView {
     pub stats: TopicStats,
     /// Number of polls of this process that wait for its jobs.
     pub waiting: usize,
+    /// Number of polls of all processes that wait for its jobs, or that ended in the last minute. `None` if it is not known.
+    pub polls: Option<u64>,
 }
 
 impl Queue {
@@ -32,7 +35,7 @@ impl Queue {
         after: Option<&Topic>,
         limit: usize,
     ) -> Result<Vec<(Topic, TopicView)>> {
-        Ok(self.views_of(self.store.topics(scope, after, limit).await?))
+        Ok(self.views_of(self.store.topics(scope, after, limit).await?).await)
     }
 
     /// The first `limit` topics of `scope` in another order. They may be as old as two seconds.
@@ -45,12 +48,13 @@ impl Queue {
         sort: TopicSort,
         limit: usize,
     ) -> Result<Vec<(Topic, TopicView)>> {
-        Ok(self.views_of(self.sorted_topics.first(scope, sort, limit).await?))
+        Ok(self.views_of(self.sorted_topics.first(scope, sort, limit).await?).await)
     }
 
-    fn views_of(&self, topics: Vec<(Topic, TopicStats)>) -> Vec<(Topic, TopicView)> {
+    async fn views_of(&self, topics: Vec<(Topic, TopicStats)>) -> Vec<(Topic, TopicView)> {
+        let minute = self.processes.minute_by_topic().await;
         let view = |(topic, stats)| {
-            let view = self.view(&topic, stats);
+            let view = self.view(&topic, stats, minute.as_ref());
             (topic, view)
         };
         topics.into_iter().map(view).collect()
@@ -62,7 +66,7 @@ impl Queue {
     /// [`Error::TopicNotFound`] when it has neither jobs nor settings, or the store's.
     pub async fn topic(&self, topic: &Topic) -> Result<TopicView> {
         let stats = self.store.topic(topic).await?.ok_or(Error::TopicNotFound)?;
-        Ok(self.view(topic, stats))
+        Ok(self.view_now(topic, stats).await)
     }
 
     /// The delayed jobs by due time. It may be as old as two seconds, or 30 for a span of more than a day.
@@ -80,12 +84,22 @@ impl Queue {
     pub async fn stats(&self) -> Result<StatsView> {
         let minute = Span::new(Minute::containing(self.clock.now()), 1, 1).expect("a minute is a span");
         let view = self.timelines.timeline(TimelineOf::All, minute).await?;
-        let EventsOfAll { minute, hour, by_topic, processes } = self.processes.events().await?;
+        let EventsOfAll { minute, hour, mut by_topic, processes } = self.processes.events().await?;
+        by_topic.topics.retain(|_, minute| minute.has_events());
         Ok(StatsView { now: view.now, totals: view.timeline.totals, minute, hour, by_topic, processes })
     }
 
-    fn view(&self, topic: &Topic, stats: TopicStats) -> TopicView {
-        TopicView { stats, waiting: self.waiters.waiting_for(topic) }
+    async fn view_now(&self, topic: &Topic, stats: TopicStats) -> TopicView {
+        let minute = self.processes.minute_by_topic().await;
+        self.view(topic, stats, minute.as_ref())
+    }
+
+    fn view(&self, topic: &Topic, stats: TopicStats, minute: Option<&EventsByTopic>) -> TopicView {
+        let polls = minute.and_then(|minute| match minute.topics.get(topic.as_str()) {
+            Some(of_topic) if of_topic.polls > 0 => Some(of_topic.polls),
+            _ => minute.is_complete.then_some(0),
+        });
+        TopicView { stats, waiting: self.waiters.waiting_for(topic), polls }
     }
 
     /// Replaces a topic's settings. Existing jobs keep the settings that they were added with.
@@ -127,7 +141,7 @@ impl Queue {
     /// The topic after a change of settings: an empty view if it has neither jobs nor settings now.
     pub(super) async fn topic_or_default(&self, topic: &Topic) -> Result<TopicView> {
         let stats = self.store.topic(topic).await?.unwrap_or_default();
-        Ok(self.view(topic, stats))
+        Ok(self.view_now(topic, stats).await)
     }
 
     /// Deletes every job of a topic, in slices, and returns how many. Goes on if the caller leaves. A call while the topic

@@ -84,6 +84,8 @@ pub struct EngineInfo {
     pub durability: String,
     /// Version of the engine's library or server.
     pub version: String,
+    /// Whether several processes may serve its store at the same time.
+    pub is_shared: bool,
 }
 
 /// A store of queues, shared by all tasks of the process.

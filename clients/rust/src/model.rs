@@ -223,6 +223,8 @@ pub struct Topic {
     pub oldest_overdue_at: Option<Timestamp>,
     /// Polls of the answering process that wait here.
     pub waiting: usize,
+    /// Polls of all processes that wait here, or that ended in the last minute; `None` if it is not known.
+    pub polls: Option<u64>,
     /// What is paused.
     pub paused: Paused,
     /// What was set for the topic.

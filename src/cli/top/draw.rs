@@ -22,11 +22,10 @@ const HELP: &[&str] = &[
     "IN/s, OUT/s  Jobs added and finished each second, in the last minute.",
     "LATE p99     How late 99 of 100 jobs became ready at most, in that minute.",
     "OLDEST       How long the oldest ready job has been due.",
-    "POLLS        Polls that wait at the server process that answers.",
-    "!            There are ready jobs, and no poll waits: no worker runs, or all",
-    "             are busy. Topics with a callback or with paused delivery have no",
-    "             mark. With several server processes none has: others may have",
-    "             polls.",
+    "POLLS        Polls of all server processes that wait, or that ended in the",
+    "             last minute. Blank while it is not known.",
+    "!            There are ready jobs, and no worker polls: none runs, or all are",
+    "             busy. Topics with a callback or with paused delivery have no mark.",
 ];
 
 const KEYS: &str = "q quit  s sort  h help";

@@ -54,15 +54,6 @@ pub(super) async fn read(
 }
 
 impl Reading {
-    /// Whether the polls of the server process that answers are all there are.
-    pub fn knows_all_polls(&self) -> bool {
-        match &self.stats {
-            Some(stats) => stats.processes.len() == 1,
-            // Only Redis is shared by processes.
-            None => self.version.engine == "embedded",
-        }
-    }
-
     /// What happened to the jobs of a topic in the last minute; none if nothing did, or if it is not known.
     pub fn minute_of(&self, topic: &str) -> Option<&EventSummary> {
         let stats = self.stats.as_ref()?;

@@ -47,7 +47,7 @@ const COLUMNS: &[Column] = &[
     Column { heading: "OUT/s", cell: |shown| rate(shown, |minute| minute.finished), rank: 6 },
     Column { heading: "LATE p99", cell: late, rank: 8 },
     Column { heading: "OLDEST", cell: oldest, rank: 1 },
-    Column { heading: "POLLS", cell: |shown| grouped(shown.topic.waiting as u64), rank: 2 },
+    Column { heading: "POLLS", cell: |shown| shown.topic.polls.map_or(String::new(), grouped), rank: 2 },
 ];
 
 /// A column with its cells.
@@ -61,7 +61,7 @@ struct Filled {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub text: String,
-    /// Whether the topic has ready jobs and no poll waits for them.
+    /// Whether the topic has ready jobs and no worker polls for them.
     pub has_mark: bool,
 }
 
@@ -87,7 +87,7 @@ pub(super) fn rows(reading: &Reading, width: usize) -> Vec<Row> {
     let heading = line("TOPIC", &|filled: &Filled| filled.column.heading.to_owned(), "", "PAUSED");
     let mut rows = vec![Row { text: heading, has_mark: false }];
     for (at, topic) in topics.iter().enumerate() {
-        let has_mark = reading.knows_all_polls() && is_unattended(topic);
+        let has_mark = is_unattended(topic);
         let mark = if has_mark { "!" } else { "" };
         let text = line(&names[at], &|filled: &Filled| filled.cells[at].clone(), mark, paused(topic.paused));
         rows.push(Row { text, has_mark });
@@ -139,9 +139,9 @@ fn longest(cells: &[impl AsRef<str>], at_least: usize) -> usize {
     cells.iter().map(|cell| cell.as_ref().chars().count()).fold(at_least, usize::max)
 }
 
-/// Whether ready jobs can be popped and no poll waits for them.
+/// Whether ready jobs can be popped and no process was polled for them in the last minute.
 fn is_unattended(topic: &Topic) -> bool {
-    topic.counts.ready > 0 && topic.waiting == 0 && !topic.settings.has_callback && !topic.paused.delivery
+    topic.counts.ready > 0 && topic.polls == Some(0) && !topic.settings.has_callback && !topic.paused.delivery
 }
 
 /// How often something happened each second; blank if nothing did in the last minute.

@@ -25,7 +25,7 @@ fn topic(name: &str, counts: [u64; 4], waiting: u64, more: &str) -> Topic {
     let settings = if more.contains("settings") { "" } else { r#""settings":{},"# };
     let json = format!(
         r#"{{"topic":"{name}","counts":{{"delayed":{delayed},"ready":{ready},"reserved":{reserved},"dead":{dead}}},
-            "oldest_overdue_at":{oldest},{paused}{settings}{more}"waiting":{waiting}}}"#
+            "oldest_overdue_at":{oldest},{paused}{settings}{more}"waiting":{waiting},"polls":{waiting}}}"#
     );
     serde_json::from_str(&json).expect("is a topic")
 }
@@ -256,19 +256,14 @@ fn what_a_terminal_would_execute_does_not_reach_it() {
 }
 
 #[test]
-fn polls_at_other_processes_are_not_taken_for_none() {
+fn polls_that_are_not_known_are_not_taken_for_none() {
     let mut state = state(topics());
     let marks = |state: &State| table::rows(&state.reading, 80).iter().filter(|row| row.has_mark).count();
     assert_eq!(marks(&state), 1);
-    let stats = state.reading.stats.as_mut().expect("there are totals");
-    stats.processes.push(stats.processes[0].clone());
+    state.reading.topics[0].polls = None;
     assert_eq!(marks(&state), 0);
-    assert_eq!(texts(&state, 10 * SECOND_US, 80, 24)[3], "linger 0.1.0, embedded 3.53.0, 2 processes");
-    // A token for some topics sees no processes, but the embedded engine has only one.
-    state.reading.stats = None;
-    assert_eq!(marks(&state), 1);
-    state.reading.version.engine = "redis".to_owned();
-    assert_eq!(marks(&state), 0);
+    let shown = texts(&state, 11 * SECOND_US, 80, 24);
+    assert_eq!(shown[5], "payment-notify    1,411      3     7   3.1    2.0     41s");
 }
 
 #[test]

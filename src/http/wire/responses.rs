@@ -175,6 +175,7 @@ fn write_topic(object: &mut ObjectWriter<'_>, topic: &Topic, view: &TopicView) {
     object.timestamp_or_null("next_due_at", stats.next_due);
     object.timestamp_or_null("oldest_overdue_at", stats.oldest_ready);
     object.number("waiting", view.waiting);
+    object.number_or_null("polls", view.polls);
     object.object("paused", |paused| {
         paused.flag("delivery", stats.config.pause.delivery);
         paused.flag("intake", stats.config.pause.intake);

@@ -108,6 +108,7 @@ impl Store for EmbeddedStore {
             engine: "embedded",
             durability: self.options.durability.to_string(),
             version: format!("SQLite {}", rusqlite::version()),
+            is_shared: false,
         }
     }
 

@@ -42,7 +42,7 @@ fn shows_topics_until_q(cli: &Cli) {
     // The last line is drawn last.
     let screen = terminal.wait_for(|line| line.starts_with("2 topics by ready") && line.ends_with("h help"));
     terminal.wait_until_taken(true);
-    assert!(screen.lines().any(shows_mail), "{screen}");
+    terminal.wait_for(shows_mail);
     let lines: Vec<&str> = screen.lines().collect();
     assert!(lines[0].starts_with("linger top  http://127.0.0.1:"), "{screen}");
     assert_eq!(lines[4], "TOPIC         DELAYED  READY  DEAD  IN/s  OUT/s  LATE p99  OLDEST  POLLS");

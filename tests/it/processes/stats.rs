@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{SharedPrefix, add, get};
+use super::{SharedPrefix, add, get, wait_for_parked_polls};
 use crate::harness::{client::Client, wait::TimeLimit};
 
 /// Looks until the figures are of this number of processes.
@@ -38,4 +38,34 @@ async fn the_figures_are_those_of_all_processes_that_live() {
     two.kill();
     let left = stats_of(&mut one, 1).await;
     assert_eq!((&left["hour"]["added"], &left["counts"]["delayed"]), (&json!(1), &json!(3)), "{left}");
+}
+
+/// Looks until the topic `t` has this number of polls at all processes.
+async fn wait_for_polls(client: &mut Client, polls: Value) {
+    let time_limit = TimeLimit::new();
+    loop {
+        let topic = get(client, "/topics/t").await.json();
+        if topic["polls"] == polls {
+            return;
+        }
+        assert_ne!(topic["polls"], json!(0), "polls that are not known are not none");
+        time_limit.check(|| topic.to_string());
+        time_limit.pause().await;
+    }
+}
+
+#[tokio::test]
+async fn a_topic_shows_the_polls_of_all_processes() {
+    let directory = SharedPrefix::new();
+    let ((_first, mut one), (second, mut two)) = (directory.start(), directory.start());
+    add(&mut one, json!({"topic": "t", "id": "later", "delay": "1h"})).await;
+    let mut parked = Client::new(second.address);
+    let poll = tokio::spawn(async move { get(&mut parked, "/topics/t/pop?wait=1h").await.status });
+    wait_for_parked_polls(&mut two, 1).await;
+    wait_for_polls(&mut one, json!(1)).await;
+    assert_eq!(get(&mut two, "/topics/t/pop").await.status, 204);
+    wait_for_polls(&mut one, json!(2)).await;
+    add(&mut one, json!({"topic": "t", "id": "now"})).await;
+    assert_eq!(poll.await.expect("ends"), 200);
+    assert_eq!(get(&mut one, "/topics/t").await.json()["polls"], 2, "it counts for a minute after its end");
 }

@@ -90,7 +90,7 @@ impl HealthCheck {
             texts.dedup();
             texts.join(" / ")
         };
-        EngineInfo { engine: "redis", durability: join(promises), version: join(versions) }
+        EngineInfo { engine: "redis", durability: join(promises), version: join(versions), is_shared: true }
     }
 
     /// The memory of all servers together, and what the fullest of them has left, as of the last inspection of each.

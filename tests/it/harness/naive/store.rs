@@ -21,7 +21,8 @@ use super::Naive;
 #[async_trait]
 impl Store for Naive {
     fn info(&self) -> EngineInfo {
-        EngineInfo { engine: "naive", durability: "none".to_owned(), version: "0".to_owned() }
+        let (durability, version) = ("none".to_owned(), "0".to_owned());
+        EngineInfo { engine: "naive", durability, version, is_shared: false }
     }
 
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Outcome<Added>>> {
