@@ -9,11 +9,15 @@ export const MOMENTS = {
   dead: ["dead_at", "died", "that died"],
 };
 
-/** A filter and an order. The server has ready jobs in one order only. */
+const isMoment = (text) => Boolean(text) && !Number.isNaN(Date.parse(text));
+
+/** A filter and an order. The server has ready jobs in one order only. What is no moment is left out. */
 export function filterOf({ state, topic, from, to, id_prefix, reason_prefix, order }) {
-  const known = MOMENTS[state] ? state : "delayed";
+  const known = Object.hasOwn(MOMENTS, state ?? "") ? state : "delayed";
   return {
-    state: known, topic, from, to, id_prefix,
+    state: known, topic, id_prefix,
+    from: isMoment(from) ? from : undefined,
+    to: isMoment(to) ? to : undefined,
     reason_prefix: known === "dead" ? reason_prefix : undefined,
     order: order === "desc" && known !== "ready" ? order : undefined,
   };

@@ -1,5 +1,5 @@
 // The one place that imports the vendored libraries, and the smallest helpers over them.
-import { h } from "../vendor/preact.mjs";
+import { Component, h } from "../vendor/preact.mjs";
 import { useEffect, useState } from "../vendor/hooks.mjs";
 import htm from "../vendor/htm.mjs";
 
@@ -7,6 +7,25 @@ export { render } from "../vendor/preact.mjs";
 export { useEffect, useMemo, useRef, useState, useCallback, useLayoutEffect, useId } from "../vendor/hooks.mjs";
 
 export const html = htm.bind(h);
+
+/** Shows `instead(error, again)` in place of its children while they fail. A new value of `of` tries them again. */
+export class Boundary extends Component {
+  static getDerivedStateFromError(error) {
+    return { error };
+  }
+
+  componentDidCatch(error) {
+    console.error(error);
+  }
+
+  componentDidUpdate(before) {
+    if (before.of !== this.props.of && this.state.error) this.setState({ error: null });
+  }
+
+  render({ instead, children }, { error }) {
+    return error ? instead(error, () => this.setState({ error: null })) : children;
+  }
+}
 
 /** A value that components and other modules can follow. */
 export function observable(value) {

@@ -1,6 +1,6 @@
 // Starts the dashboard: chooses the page from the address, or the sign-in.
-import { html, render, useEffect, useObservable, useRef, useState } from "./lib.js";
-import { href, route } from "./address.js";
+import { Boundary, html, render, useEffect, useObservable, useRef, useState } from "./lib.js";
+import { href, query, route } from "./address.js";
 import { settings } from "./api.js";
 import { Bulk } from "./pages/bulk.js";
 import { Dead } from "./pages/dead.js";
@@ -47,20 +47,30 @@ function useSettings() {
   return known;
 }
 
+const failed = (error, again) => html`<h1 tabindex="-1">This page failed</h1>
+  <section class="card"><p class="problem" role="alert">${error.message}</p>
+    <p>It is a fault of the dashboard, or of the address. The other pages go on.</p>
+    <div class="actions"><button onClick=${again}>Try again</button> <a href=${href()}>Overview</a></div></section>`;
+
+const isTypedInto = (element) => element?.matches("input, select, textarea");
+
 function App() {
+  const address = [useObservable(route), useObservable(query)];
   const parts = useObservable(route);
   const { token, required } = useObservable(session);
   const { title, hide_bodies: hidesBodies } = useSettings();
   const signsIn = required && !token;
   const [name, page] = signsIn ? ["Sign in", html`<${SignIn} />`] : pageOf(parts, hidesBodies);
   const isFirst = useRef(true);
+  useEffect(() => void (document.title = [name, "Linger", title].filter(Boolean).join(" · ")), [name, title]);
   useEffect(() => {
-    document.title = [name, "Linger", title].filter(Boolean).join(" · ");
-    if (!isFirst.current) document.querySelector("main h1")?.focus({ preventScroll: true });
+    // A field keeps the focus: that of the sign-in, or one that is being filled.
+    if (!isFirst.current && !isTypedInto(document.activeElement)) document.querySelector("main h1")?.focus({ preventScroll: true });
     isFirst.current = false;
-  }, [name, title]);
+  }, [name]);
   useEffect(() => scrollTo(0, 0), [parts]);
-  return html`<${Shell} title=${title} signsIn=${signsIn}>${page}<//>`;
+  return html`<${Shell} title=${title} signsIn=${signsIn}>
+    <${Boundary} of=${JSON.stringify(address)} instead=${failed}>${page}<//><//>`;
 }
 
 render(html`<${App} />`, document.getElementById("app"));

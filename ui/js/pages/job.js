@@ -11,11 +11,20 @@ import { AsOf, Body, Copy, Elapsed, Facts, Gone, StateName, Text, Unloaded, When
 import { usePoll } from "../poll.js";
 import { curl, jobJson } from "./testjob.js";
 
+/** Why a ready job waits, as far as its topic says it. */
+function WhyReady({ job }) {
+  const { data: view } = usePoll(useMay(job.topic)("read") ? path("topics", job.topic) : null, 5_000);
+  const topic = html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`;
+  if (view?.paused.delivery) return html`delivery of ${topic} is paused`;
+  if (job.callback || view?.settings.callback?.url) return html`its callback has not been called; ${topic} shows how its host answers`;
+  return view?.polls === 0 ? html`no worker polls ${topic}` : "no worker has taken it";
+}
+
 function Waits({ job }) {
   const now = useNow();
   const left = (text) => (Date.parse(text) - now) / 1000;
   if (job.state === "delayed") return html`due in <strong class="countdown">${countdown(left(job.due_at))}</strong>`;
-  if (job.state === "ready") return html`for <${Elapsed} at=${job.due_at} />, no worker has taken it`;
+  if (job.state === "ready") return html`for <${Elapsed} at=${job.due_at} />: <${WhyReady} job=${job} />`;
   if (job.state === "reserved") return html`${job.reserved_by ? html`<bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>` : "a worker"} has it for another <strong class="countdown">${countdown(left(job.reserved_until))}</strong>`;
   if (job.state === "dead") return html`after ${job.attempts === 1 ? "1 attempt" : `${job.attempts} attempts`}`;
   return null;

@@ -20,21 +20,31 @@ const overdueSeconds = (view, now) =>
 function troublesOf(view, now) {
   const found = [];
   if (view.paused.delivery && view.counts.ready > 0) found.push("delivery is paused, jobs wait");
-  else if (isLate(view, now)) found.push(view.waiting ? "jobs wait, workers are too slow" : "jobs wait");
+  else if (isLate(view, now)) found.push(whyLate(view));
   if (view.paused.intake) found.push("intake is paused");
   if (view.counts.dead > 0) found.push(counted(view.counts.dead, "dead letter"));
   return found;
 }
 
+/** Why jobs wait whose delivery is not paused. */
+function whyLate({ settings, polls }) {
+  if (settings.callback?.url) return "jobs wait for the calls of their callback";
+  if (polls === 0) return "no worker polls";
+  return polls === null ? "jobs wait" : "jobs wait, workers are too slow";
+}
+
 const isLate = (view, now) => overdueSeconds(view, now) >= LATE_SECONDS;
 const byName = (a, b) => a.topic.localeCompare(b.topic);
 
+/** How long jobs have waited together, if they are late: at most, as the oldest has. */
+const lost = (view, now) => (isLate(view, now) ? overdueSeconds(view, now) * view.counts.ready : 0);
+
 const bySeverity = (now) => (a, b) =>
-  isLate(b, now) - isLate(a, now) || b.counts.dead - a.counts.dead || b.counts.ready - a.counts.ready || byName(a, b);
+  isLate(b, now) - isLate(a, now) || lost(b, now) - lost(a, now) || b.counts.dead - a.counts.dead || b.counts.ready - a.counts.ready || byName(a, b);
 
 /** What happened in a time, in words. */
 const events = (time, { added, finished, died, late_p99: late }) => html`<p class="small">Last ${time}: ${count(added)} added, ${
-  count(finished)} finished, ${count(died)} died${late ? `; 99 % of jobs ready within ${duration(late)} of their due time` : ""}</p>`;
+  count(finished)} finished, ${count(died)} died${late ? `; Linger had 99 % of the due jobs ready for a worker within ${duration(late)}` : ""}</p>`;
 
 function Totals({ topics, isPart, stale }) {
   const { data } = usePoll(useMay()("read") ? "stats" : null, 2_000);
@@ -85,7 +95,7 @@ function Trouble({ topics, isPart, poll }) {
         <span class="what">${gone ? "well again" : found.join("; ")}</span>
         ${view.counts.ready > 0 && html`<span class="small">
           ${view.oldest_overdue_at && html`overdue ${duration(Math.floor(overdueSeconds(view, now)))} · `}
-          ${count(view.counts.ready)} ready · ${counted(view.waiting, "worker")} waiting</span>`}
+          ${count(view.counts.ready)} ready${view.polls !== null && ` · ${counted(view.polls, "poll")} in the last minute`}</span>`}
       </li>`;
     })}</ul>
     ${shown.length > ROWS && html`<p class="small">${count(shown.length - ROWS)} more topics are in trouble.</p>`}
@@ -100,7 +110,7 @@ const COLUMNS = [
   ...STATES.map((state) => ({ name: state, label: state[0].toUpperCase() + state.slice(1), value: (view) => view.counts[state] })),
   { name: "Next due", value: (view) => (view.next_due_at ? -Date.parse(view.next_due_at) : -Infinity) },
   { name: "Overdue" },
-  { name: "Workers waiting", value: (view) => view.waiting },
+  { name: "Polls", value: (view) => view.polls ?? -1 },
 ];
 
 /** The highest value first. */
@@ -116,7 +126,7 @@ const Row = ({ view, gone }) => html`<tr role="row" data-row class=${gone ? "gon
     data-name=${state}>${count(view.counts[state])}</td>`)}
   ${[["next due", view.next_due_at, Distance], ["overdue", view.oldest_overdue_at, Elapsed]].map(([name, at, Time]) => html`<td key=${name}
     role="cell" class=${at ? "" : "zero"} data-name=${name}>${at ? html`<${Time} at=${at} />` : "–"}</td>`)}
-  <td role="cell" class=${`number ${view.waiting ? "" : "zero"}`} data-name="workers waiting">${count(view.waiting)}</td>
+  <td role="cell" class=${`number ${view.polls ? "" : "zero"}`} data-name="polls">${view.polls === null ? "?" : count(view.polls)}</td>
 </tr>`;
 
 /** The topics in an order. If there are more than a page, the server sorts and searches them. */

@@ -19,7 +19,7 @@ function Counts({ view, stale }) {
       <dd class="small">
         ${state === "delayed" && (view.next_due_at ? html`next <${Distance} at=${view.next_due_at} />` : counts.delayed > 0 && "next: not known")}
         ${state === "ready" && view.oldest_overdue_at && html`oldest due <${Distance} at=${view.oldest_overdue_at} />`}
-        ${state === "reserved" && `${counted(view.waiting, "worker")} waiting`}
+        ${state === "reserved" && view.polls !== null && `${counted(view.polls, "poll")} in the last minute`}
         ${state === "dead" && counts.dead > 0 && html`<a href=${href("topics", topic, "dead")}>Show dead letters</a>`}
       </dd>
     </div>`)}</dl>

@@ -1,0 +1,111 @@
+// What the pages do with what they should never get, and in a queue that does not rest.
+import assert from "node:assert/strict";
+import { inBrowser } from "./harness.mjs";
+
+inBrowser("an address with a bad moment shows the page without it", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", id: "one", delay: "1h" });
+  for (const bad of ["2026-13-45", "garbage"]) {
+    await tab.go(`jobs?from=${bad}&to=${bad}`);
+    await tab.sees("one");
+    assert.equal(await page.getByLabel("From").inputValue(), "");
+  }
+  await tab.go("jobs?state=constructor");
+  await tab.sees("one");
+});
+
+inBrowser("a page that fails leaves the others alone", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", id: "one", delay: "1h" });
+  await page.route("**/topics/mail", (route) => route.fulfill({ contentType: "application/json", body: '{"topic":"mail"}' }));
+  await tab.go("topics/mail");
+  await tab.heading("This page failed").waitFor();
+  assert.ok(tab.errors.length > 0, "the console has the error");
+  tab.errors.length = 0;
+  await page.unroute("**/topics/mail");
+  await tab.button("Try again").click();
+  await tab.heading("mail").waitFor();
+  await page.route("**/topics/mail", (route) => route.fulfill({ contentType: "application/json", body: '{"topic":"mail"}' }));
+  await page.reload();
+  await tab.heading("This page failed").waitFor();
+  await page.getByRole("navigation").getByRole("link", { name: "Server" }).click();
+  await tab.heading("Server").waitFor();
+  tab.errors.length = 0;
+});
+
+inBrowser("a long topic leaves room for the id of its job", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "t".repeat(128), id: "subscription:1001", delay: "1h" });
+  for (const width of [1440, 1024, 390]) {
+    await page.setViewportSize({ width, height: 900 });
+    await tab.go("jobs");
+    await tab.sees("subscription:1001");
+    const { height } = await page.locator(".jobs .job").boundingBox();
+    assert.ok(height < 200, `the row is ${height} tall at ${width}`);
+    await tab.check(`jobs at ${width}`);
+  }
+});
+
+inBrowser("a title that comes late takes no focus from a field", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", id: "one", delay: "1h" });
+  let answer;
+  const isWanted = new Promise((resolve) => (answer = resolve));
+  await page.route("**/settings.json", async (route) => {
+    await isWanted;
+    await route.fulfill({ contentType: "application/json", body: '{"title":"Shop","hide_bodies":false}' });
+  });
+  await tab.go();
+  await tab.sees("mail");
+  await page.keyboard.type("/on");
+  answer();
+  await tab.until(() => document.title.endsWith("Shop"));
+  await page.keyboard.type("e");
+  assert.equal(await page.getByLabel("Open a job by its id").inputValue(), "one");
+});
+
+/** Answers each reading of the list with the next fifty jobs, and counts the readings. */
+async function moveOn(page) {
+  const list = { readings: 0 };
+  await page.route("**/jobs?*", (route) => {
+    const first = 50 * list.readings++;
+    const job = (n) => ({ id: `job-${n}`, topic: "mail", state: "delayed", due_at: "2100-01-01T00:00:00.000Z", attempts: 0, max_attempts: 1, body_bytes: 1 });
+    const jobs = Array.from({ length: 50 }, (_, n) => job(first + n));
+    route.fulfill({ contentType: "application/json", body: JSON.stringify({ jobs, examined: 50 }) });
+  });
+  return list;
+}
+
+inBrowser("a list that is left open moves on with the queue", {}, async ({ tab, page }) => {
+  await moveOn(page);
+  await tab.go("jobs");
+  await tab.sees("job-0", { exact: true });
+  await tab.sees("job-50", { exact: true });
+  assert.equal(await page.locator("[data-row]").count(), 50, "no row of the reading before is left");
+  // Under the pointer nothing moves.
+  await page.locator("[data-row]").first().hover();
+  const held = await page.locator("[data-row] a").first().innerText();
+  await page.getByText("no longer delayed").first().waitFor();
+  assert.equal(await page.locator("[data-row] a").first().innerText(), held);
+});
+
+inBrowser("a list that is held keeps few of the jobs that are gone", {}, async ({ tab, page }) => {
+  const list = await moveOn(page);
+  await tab.go("jobs");
+  await tab.sees("job-0", { exact: true });
+  await page.getByLabel("Select job-0").check();
+  for (let n = 0; n < 5; n += 1) {
+    const before = list.readings;
+    await page.keyboard.press("Tab");
+    await tab.setHidden(true);
+    await tab.setHidden(false);
+    await tab.until((before) => document.querySelector(`[href$="job-${before * 50 + 1}"]`), before);
+  }
+  assert.equal(await page.locator("[data-row]").count(), 150);
+});
+
+inBrowser("a ready job says why it waits", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", id: "one" });
+  await tab.go("jobs/one");
+  await tab.sees("no worker polls mail");
+  await server.call("POST", "topics/mail/pause", { delivery: true });
+  await tab.sees("delivery of mail is paused");
+  await page.getByText("delivery of mail is paused").getByRole("link").click();
+  await tab.heading("mail").waitFor();
+});
