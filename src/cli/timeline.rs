@@ -13,10 +13,12 @@ use super::{
 };
 use crate::job::parse_duration;
 
-/// Minutes of a step when none is given: the first that makes at most [`MOST_STEPS`], or the last.
+/// Minutes of a step when none is given: the first that makes few enough steps, or the last.
 const STEPS: [u64; 10] = [1, 5, 15, 60, 180, 360, 720, 1_440, 10_080, 40_320];
-/// A day by the hour fits, and most terminals show this many lines at once.
+/// Most steps, of which a day by the hour are 25, where there is no terminal to be filled or it is tall.
 const MOST_STEPS: u64 = 31;
+/// Lines of a terminal beside the steps: the command, two lines above, the step that has begun, and the next prompt.
+const OTHER_LINES: u64 = 5;
 /// Steps without a job have a line each, up to this many in a row; more share one.
 const MOST_EMPTY_LINES: usize = 2;
 
@@ -28,7 +30,7 @@ pub(super) struct TimelineArgs {
     /// How far to look ahead, from a minute to 11 years
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = parse_duration)]
     span: Duration,
-    /// How long each step is, in whole minutes [default: by the span, from a minute to 28 days]
+    /// How long each step is, in whole minutes [default: by the span and the terminal, from a minute to 28 days]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     step: Option<Duration>,
     #[command(flatten)]
@@ -38,7 +40,8 @@ pub(super) struct TimelineArgs {
 /// Runs `linger timeline`.
 pub(super) fn run(TimelineArgs { topic, span, step, read }: &TimelineArgs) -> ExitCode {
     read.run("timeline", async |session| {
-        let (topic, step) = (topic.as_deref(), Some(step.unwrap_or_else(|| default_step(*span))));
+        let (topic, step) =
+            (topic.as_deref(), Some(step.unwrap_or_else(|| default_step(*span, most_steps()))));
         let response =
             session.call(&Request::timeline(&TimelineRequest { topic, span: *span, step })).await?;
         if let Some(topic) = topic
@@ -54,9 +57,15 @@ pub(super) fn run(TimelineArgs { topic, span, step, read }: &TimelineArgs) -> Ex
     })
 }
 
-fn default_step(span: Duration) -> Duration {
+/// How many steps fit into the terminal.
+fn most_steps() -> u64 {
+    let fitting = |(_, rows): (u16, u16)| u64::from(rows).saturating_sub(OTHER_LINES).min(MOST_STEPS);
+    terminal::size().map_or(MOST_STEPS, fitting)
+}
+
+fn default_step(span: Duration, most: u64) -> Duration {
     let minutes = span.as_secs().div_ceil(60);
-    let fitting = STEPS.into_iter().find(|step| minutes.div_ceil(*step) <= MOST_STEPS);
+    let fitting = STEPS.into_iter().find(|step| minutes.div_ceil(*step) <= most);
     Duration::from_secs(60 * fitting.unwrap_or(STEPS[STEPS.len() - 1]))
 }
 
@@ -215,7 +224,13 @@ mod tests {
             ("4026d", "28d"),
         ] {
             let [span, step] = [span, step].map(|text| parse_duration(text).expect("is a duration"));
-            assert_eq!(default_step(span), step, "{span:?}");
+            assert_eq!(default_step(span, MOST_STEPS), step, "{span:?}");
         }
+        // A terminal of 24 lines.
+        assert_eq!(
+            default_step(parse_duration("24h").expect("is a duration"), 19),
+            Duration::from_secs(3 * 3_600)
+        );
+        assert_eq!(default_step(Duration::from_secs(3_600), 0), Duration::from_secs(60 * STEPS[9]));
     }
 }
