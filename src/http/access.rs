@@ -3,6 +3,8 @@
 //! The scopes are in the route table. A topic in the path is checked by `wire::parameters::TopicPath`, one in a body by
 //! its handler, and a job's topic by the steps of `queue` themselves.
 
+use std::{net::IpAddr, sync::Arc};
+
 use axum::{
     extract::{FromRequestParts, Request},
     http::{HeaderMap, header, request::Parts},
@@ -82,16 +84,38 @@ impl<S: Send + Sync> FromRequestParts<S> for Authenticated {
     }
 }
 
-/// Who sent a request, for the history of jobs: the token's name, else the client's address.
+/// What tells who sent a request.
+pub(super) struct Sender {
+    token: Option<Arc<str>>,
+    address: Option<IpAddr>,
+}
+
+impl Sender {
+    /// Who it is, for the history of jobs: the token's name, else the client's address. Made only where a history needs it: an
+    /// add that replaces nothing does without.
+    pub fn actor(&self) -> Option<Actor> {
+        let by_name = self.token.as_deref().and_then(Actor::abridged);
+        by_name.or_else(|| Actor::abridged(&self.address?.to_canonical().to_string()))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Sender {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let token = parts.extensions.get::<Caller>().map(|caller| caller.name.clone());
+        Ok(Self { token, address: parts.extensions.get::<ConnectedClient>().map(|client| client.address) })
+    }
+}
+
+/// Who sent a request, as [`Sender::actor`] tells it.
 pub(super) struct RequestActor(pub Option<Actor>);
 
 impl<S: Send + Sync> FromRequestParts<S> for RequestActor {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let by_name = parts.extensions.get::<Caller>().and_then(|caller| Actor::abridged(&caller.name));
-        let client = parts.extensions.get::<ConnectedClient>();
-        Ok(Self(by_name.or_else(|| Actor::abridged(&client?.address.to_canonical().to_string()))))
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Ok(Self(Sender::from_request_parts(parts, state).await?.actor()))
     }
 }
 

@@ -5,7 +5,7 @@ use axum::extract::State;
 use super::HandlerResult;
 use crate::{
     http::{
-        access::{self, Authenticated, RequestActor},
+        access::{self, Authenticated, RequestActor, Sender},
         app::App,
         errors::Problem,
         json_body::{JsonBody, OptionalJsonBody},
@@ -23,13 +23,14 @@ use crate::{
 pub async fn add(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
-    RequestActor(by): RequestActor,
+    sender: Sender,
     trace: RequestTrace,
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
     let job = body.parse(&app, requests::new_job).await?;
     access::check_topic(&caller, &job.topic)?;
+    let by = if job.replaces { sender.actor() } else { None };
     let outcome = app.queue.add(&caller.topics, trace.complete(job), by.as_ref()).await?;
     Ok(responses::added(&outcome))
 }
