@@ -10,6 +10,7 @@
 //! queue                     the rules: service, waiters (parked polls), timer, limits
 //! transfer                  exports and imports: over store alone
 //! store                     one trait and its laws; embedded/ and redis/ never import each other
+//! compat                    payloads and names of other servers' clients, as ours
 //! job                       the domain: names, states, times, retry schedule; pure, no I/O
 //! auth · clock · config · files · messages · metrics · process · telemetry · tls · traces
 //! ```
@@ -21,6 +22,7 @@ pub mod auth;
 pub mod benching;
 pub mod cli;
 pub mod clock;
+pub mod compat;
 pub mod config;
 mod files;
 #[cfg(any(test, fuzzing))]

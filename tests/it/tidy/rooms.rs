@@ -19,6 +19,7 @@ const PARTS: &[Part] = &[
         path: "",
         rooms: &[
             ("job", &[]),
+            ("compat", &["job"]),
             ("files", &[]),
             ("messages", &[]),
             ("process", &[]),
