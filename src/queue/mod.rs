@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! jobs, topics, pop/, callbacks/, bulk/, views/   the operations: steps of jobs, settings, deliveries, calls, many jobs, figures
+//! receiptless                                     what protocols without receipts need
 //! schedules/                                      recurring jobs: changes by clients, and the runs
 //! service                                         the queue itself: its parts, background tasks and shutdown
 //! timer, health, ended, spans, limits, error      what the operations share
@@ -76,6 +77,7 @@ mod holds;
 mod jobs;
 mod limits;
 mod pop;
+mod receiptless;
 mod schedules;
 mod service;
 mod spans;

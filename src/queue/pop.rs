@@ -54,6 +54,15 @@ impl Queue {
     /// [`Error::TopicHasCallback`], [`Error::Draining`] once shutdown has begun, [`Error::TooManyWaiting`],
     /// [`Error::BatchTooLarge`], or the store's.
     pub async fn pop(&self, mut pop: Pop) -> Result<Delivery> {
+        pop.wait = pop.wait.min(self.limits.max_wait);
+        self.pop_unshortened(pop).await
+    }
+
+    /// Pops as [`pop`](Self::pop) does, but waits for the whole of `pop.wait`: for a protocol with a limit of its own.
+    ///
+    /// # Errors
+    /// As [`pop`](Self::pop).
+    pub async fn pop_unshortened(&self, mut pop: Pop) -> Result<Delivery> {
         let limit = self.limits.max_batch_pop;
         if pop.max > limit {
             return Err(Error::BatchTooLarge { limit, got: pop.max });
@@ -103,7 +112,7 @@ impl Queue {
 
     /// Reserves ready jobs, or waits for one.
     async fn pop_first(&self, pop: &Pop) -> Result<PartialPop> {
-        let wait = pop.wait.min(self.limits.max_wait);
+        let wait = pop.wait;
         let mut partial = PartialPop { delivery: Delivery::empty(), deadline_us: None };
         if pop.topics.len() > 1 || wait.is_zero() {
             self.pop_ready(pop, &mut partial).await?;

@@ -144,6 +144,7 @@ const PARTS: &[Part] = &[
             ("spans", &["service"]),
             ("jobs", &["ended", "error", "service", "spans"]),
             ("holds", &["error", "jobs", "service"]),
+            ("receiptless", &["error", "jobs", "service"]),
             ("schedules", &["error", "jobs", "limits", "service"]),
             ("pop", &["error", "limits", "pop/delivery", "pop/waiters", "service"]),
             ("topics", &["error", "service", "views"]),
