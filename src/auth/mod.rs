@@ -38,6 +38,12 @@ impl Caller {
         UNRESTRICTED.clone()
     }
 
+    /// A client without a token of a protocol that has none, for these topics.
+    #[must_use]
+    pub fn anonymous(topics: TopicFilter) -> Self {
+        Self { topics, ..Self::unrestricted() }
+    }
+
     /// A client that may use only operations that require no scope.
     #[must_use]
     pub fn unprivileged() -> Self {

@@ -8,6 +8,7 @@
 //! because a health check or a backup beside a running server does not see the flags of the server.
 
 mod callbacks;
+mod compat;
 mod embedded;
 mod fault;
 mod layers;
@@ -29,6 +30,7 @@ mod values;
 mod variables;
 
 pub use callbacks::CallbackSettings;
+pub use compat::OuqiangSettings;
 pub use embedded::{Durability, EmbeddedSettings};
 pub use fault::{ConfigFault, ConfigFaults, FileFault};
 pub use layers::{DEFAULTS, Flag, Sources, USUAL_FILES, choose_file};
@@ -69,6 +71,8 @@ pub struct Config {
     pub traces: TraceSettings,
     /// The dashboard.
     pub ui: UiSettings,
+    /// The dialect of ouqiang/delay-queue.
+    pub ouqiang: OuqiangSettings,
     /// The log.
     pub log: LogSettings,
 }
@@ -157,13 +161,17 @@ fn read(reader: &mut Reader<'_>, purpose: Purpose) -> Config {
         callbacks,
         traces: TraceSettings::read(reader),
         ui: UiSettings::read(reader),
+        ouqiang: OuqiangSettings::read(reader),
         log: LogSettings::read(reader),
     };
     config.server.http.check_host = must_check_host(&config);
     check_limits(&config, reader);
     check_unused_redis(reader);
     match purpose {
-        Purpose::Serve => check_listening(&config, reader),
+        Purpose::Serve => {
+            check_listening(&config, reader);
+            config.ouqiang.check_listening(&config.server, reader);
+        }
         Purpose::Use => {}
     }
     config

@@ -91,6 +91,11 @@ impl<'a> Reader<'a> {
         self.get(key, values::address)
     }
 
+    /// An address; `None` if it is empty.
+    pub fn optional_address(&mut self, key: &'static str) -> Option<SocketAddr> {
+        self.get(key, values::optional_address)
+    }
+
     pub fn path(&mut self, key: &'static str) -> PathBuf {
         self.get(key, values::path)
     }

@@ -1,6 +1,7 @@
 //! Settings as a whole: what wins, what is refused, what is shown.
 
 mod callbacks;
+mod compat;
 mod every_key;
 mod traces;
 mod ui;

@@ -108,6 +108,11 @@ pub(super) fn address(kind: &ValueKind) -> Result<SocketAddr, ValueProblem> {
     })
 }
 
+/// An address as [`address`] reads it, or `None` if it is empty.
+pub(super) fn optional_address(kind: &ValueKind) -> Result<Option<SocketAddr>, ValueProblem> {
+    if optional_text(kind)?.is_none() { Ok(None) } else { address(kind).map(Some) }
+}
+
 /// A duration from `min` to `max`, as text or as a number of seconds.
 pub(super) fn duration(kind: &ValueKind, min: Duration, max: Duration) -> Result<Duration, ValueProblem> {
     let text = match kind {

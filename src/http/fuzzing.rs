@@ -132,7 +132,8 @@ pub fn fuzz_headers(data: &[u8]) {
         ..HttpOptions::default()
     };
     let required = RequiredScope::Of(Scope::Add);
-    check_result(check_browser(&request, &RouteSpec::new("/jobs", required), &options), |()| {
+    let route = RouteSpec::new("/jobs", required);
+    check_result(check_browser(&request, (&route, true), &options), |()| {
         check_own_pages(request.headers());
     });
     let entry = auth::token_entry("a", std::str::from_utf8(TOKEN).expect("is text"), &[Scope::Add], &[]);

@@ -44,7 +44,7 @@ impl OptionalJsonBody {
 }
 
 /// Runs `parse` on a body of `len` bytes, on a thread for blocking work if it is large.
-async fn run_parser<T: Send + 'static>(
+pub async fn run_parser<T: Send + 'static>(
     len: usize,
     parse: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {

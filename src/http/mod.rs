@@ -12,7 +12,7 @@
 //! `wire/requests.rs` then reads the JSON field by field, so that one response
 //! names all faults. The job's body stays the exact bytes that were sent.
 //!
-//! `handlers/pop.rs` accepts a delivery when hyper takes the response's bytes. If unread responses already exceed
+//! `delivery_body.rs` accepts a delivery when hyper takes the response's bytes. If unread responses already exceed
 //! the budget, the response becomes a `503` and the jobs are returned.
 //!
 //! # Who may call
@@ -29,6 +29,7 @@ mod access;
 mod app;
 #[cfg(any(test, feature = "benching"))]
 pub(crate) mod benching;
+mod delivery_body;
 mod edge;
 mod errors;
 #[cfg(any(test, fuzzing))]
@@ -37,6 +38,7 @@ mod handlers;
 mod json;
 mod json_body;
 mod native;
+pub mod ouqiang;
 mod routes;
 mod ui;
 mod unknown_path;

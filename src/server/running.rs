@@ -21,7 +21,7 @@ use crate::{
     config::Config,
     http::{self, App, Edge},
     messages::printable,
-    metrics::Metrics,
+    metrics::{ClockMetrics, Metrics},
     queue::{Queue, StoreEvents},
 };
 
@@ -48,6 +48,7 @@ impl Running {
         // Bound before the store is opened, so that the store is not opened if the port is in use. It listens only
         // afterwards, so that no connection is accepted before it can be served.
         let socket = BoundSocket::bind(config.server.listen)?;
+        let ouqiang_socket = config.ouqiang.listen.map(BoundSocket::bind).transpose()?;
         let (events, engine) = (Arc::new(StoreEvents::default()), wiring::engine(config));
         let redis_tls = reload.redis_tls.clone();
         let store = wiring::open_store(config, clock.clone(), events.clone(), &metrics, redis_tls).await;
@@ -67,7 +68,7 @@ impl Running {
         let edge = Edge::new(clock, metrics, config.server.http.clone())
             .with_auth(reload.authenticator.clone())
             .with_pause_detector(PauseDetector::start()?);
-        let mut app = App::new(queue.clone(), edge).with_ui(config.ui.clone());
+        let mut app = App::new(queue.clone(), edge.clone()).with_ui(config.ui.clone());
         if let Some(callbacks) = &callbacks {
             app = app.with_callbacks(callbacks.clone());
         }
@@ -79,21 +80,11 @@ impl Running {
         tasks.spawn(Stage::Serving, "schedules", |stop| async move {
             schedule_queue.run_schedules(http::read_template, stop).await;
         });
-        let watched_queue = queue.clone();
-        tasks.spawn(Stage::Supporting, "store watch", |stop| async move {
-            watched_queue.watch_store(stop).await;
-        });
         // Until nothing is called or answered any more, which makes spans.
         if let Some(exporter) = exporter {
             tasks.spawn(Stage::Supporting, "traces", |stop| exporter.run(stop));
         }
-        let watched_clock = system_clock.clone();
-        tasks.spawn(Stage::Supporting, "clock watch", |stop| {
-            clock_watch::watch(watched_clock, clock_metrics, stop)
-        });
-        tasks.spawn(Stage::Supporting, "watchdog", |stop| async move {
-            supervisor::feed_watchdog(&system_clock, stop).await;
-        });
+        spawn_watches(&tasks, queue.clone(), system_clock, clock_metrics);
         // Calls in progress have until shortly before the end of the grace to be answered.
         let grace = config.server.shutdown_grace.saturating_sub(SETTLING_TIME);
         if let Some(callbacks) = callbacks {
@@ -103,6 +94,12 @@ impl Running {
         }
         tasks.spawn(Stage::Serving, "reloading", |stop| reload.run(hangups, stop, certificate_metrics));
         listeners.serve(&tasks, "HTTP server", listener, http::protocol(&app));
+        if let Some(socket) = ouqiang_socket {
+            let listener = socket.listen()?;
+            tracing::info!(address = %listener.local_addr()?, "listening for clients of ouqiang/delay-queue");
+            let protocol = http::ouqiang::protocol(&queue, &edge, &config.ouqiang);
+            listeners.serve(&tasks, "ouqiang server", listener, protocol);
+        }
         Ok(Self { tasks, queue, address, scheme: listeners.scheme(), engine })
     }
 
@@ -147,6 +144,23 @@ impl Running {
         }
         if self.tasks.failure().is_some() { RunOutcome::Failed } else { RunOutcome::Clean }
     }
+}
+
+/// Starts the tasks that watch the store, the machine's clock and the process itself.
+fn spawn_watches(
+    tasks: &BackgroundTasks,
+    queue: Arc<Queue>,
+    clock: Arc<SystemClock>,
+    clock_metrics: ClockMetrics,
+) {
+    tasks.spawn(Stage::Supporting, "store watch", |stop| async move { queue.watch_store(stop).await });
+    let watched_clock = clock.clone();
+    tasks.spawn(Stage::Supporting, "clock watch", |stop| {
+        clock_watch::watch(watched_clock, clock_metrics, stop)
+    });
+    tasks.spawn(Stage::Supporting, "watchdog", |stop| async move {
+        supervisor::feed_watchdog(&clock, stop).await;
+    });
 }
 
 /// Reads the files on a thread of its own: a file system may hang, and signals must still work.

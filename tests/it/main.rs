@@ -26,6 +26,7 @@ mod libraries;
 mod load;
 mod model;
 mod monitoring;
+mod ouqiang;
 mod processes;
 mod prove;
 mod queue;

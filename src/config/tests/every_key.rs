@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::job::{AddressPolicy, CallbackUrl, Delay, RetrySchedule};
+use crate::job::{AddressPolicy, CallbackUrl, Delay, RetrySchedule, TopicFilter, TopicPattern};
 
 /// All keys but those that another one of these excludes.
 const MOST: &str = r#"
@@ -85,6 +85,11 @@ endpoint = "http://collector-1.example:1028/v1/traces"
 enabled = false
 title = "title-1"
 hide_bodies = true
+[compat.ouqiang]
+listen = "127.0.0.1:1029"
+topics = ["topic-1", "topic-2-*"]
+allow_anonymous = true
+max_wait = "118s"
 [log]
 format = "text"
 level = "debug"
@@ -115,11 +120,20 @@ fn password(text: &str) -> Option<Secret> {
 /// The keys of a file as `section.key`, with their values.
 fn keys(file: &str) -> BTreeMap<String, toml::Value> {
     let table: toml::Table = file.parse().expect("is TOML");
-    let sections = table.into_iter().flat_map(|(section, keys)| {
-        let toml::Value::Table(keys) = keys else { panic!("{section} is a section") };
-        keys.into_iter().map(move |(key, value)| (format!("{section}.{key}"), value))
-    });
-    sections.collect()
+    let mut found = BTreeMap::new();
+    let mut unread: Vec<(String, toml::Value)> = table.into_iter().collect();
+    while let Some((key, value)) = unread.pop() {
+        match value {
+            // Sections may have sections.
+            toml::Value::Table(keys) => {
+                unread.extend(keys.into_iter().map(|(name, value)| (format!("{key}.{name}"), value)));
+            }
+            value => {
+                found.insert(key, value);
+            }
+        }
+    }
+    found
 }
 
 #[test]
@@ -234,6 +248,14 @@ fn every_key_is_found_where_it_belongs() {
             endpoint: CallbackUrl::parse("http://collector-1.example:1028/v1/traces").ok(),
         },
         ui: UiSettings { enabled: false, title: "title-1".to_owned(), hide_bodies: true },
+        ouqiang: OuqiangSettings {
+            listen: "127.0.0.1:1029".parse().ok(),
+            topics: TopicFilter::only(
+                ["topic-1", "topic-2-*"].map(|text| TopicPattern::parse(text).expect("a pattern")).into(),
+            ),
+            allow_anonymous: true,
+            max_wait: secs(118),
+        },
         log: LogSettings { format: LogFormat::Text, filter: "debug".to_owned() },
     };
     assert_eq!(load_with(MOST, &[], &[]).expect("is valid").config, expected);

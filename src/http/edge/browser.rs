@@ -16,14 +16,14 @@ use super::{
 };
 use crate::http::errors::Problem;
 
-/// Refuses a request that a foreign page sent to `route`.
+/// Refuses a request that a foreign page sent to `route`, whose host is checked if that is set.
 pub fn check<B>(
     request: &axum::http::Request<B>,
-    route: &RouteSpec,
+    (route, check_host): (&RouteSpec, bool),
     options: &HttpOptions,
 ) -> Result<(), Problem> {
     let host = target_host(request)?;
-    let is_checked = options.check_host && route.kind != RouteKind::Probe;
+    let is_checked = check_host && route.kind != RouteKind::Probe;
     if is_checked && host.as_ref().is_some_and(|host| !is_own(host.host(), options)) {
         return Err(Problem::foreign_host());
     }
@@ -146,7 +146,7 @@ mod tests {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        match check(&request.body(()).expect("a request"), &route(path), options) {
+        match check(&request.body(()).expect("a request"), (&route(path), options.check_host), options) {
             Ok(()) => "ok",
             Err(problem) => problem.code(),
         }

@@ -26,6 +26,12 @@ pub trait Dialect: Send + Sync + 'static {
         request: &mut Request,
     ) -> Result<Caller, Problem>;
 
+    /// Whether its clients send no credential. Then only the `Host` header reveals a web page, and it is checked even if the
+    /// settings do not ask for that because others must send tokens.
+    fn is_anonymous(&self) -> bool {
+        false
+    }
+
     /// Whether requests with this method have a body. A body with any other method is read and refused if it says anything,
     /// except by routes that answer whatever a request brings.
     fn accepts_body(&self, method: &Method) -> bool;

@@ -169,7 +169,8 @@ fn admit(
     caller: &mut Option<Caller>,
 ) -> Result<(), Problem> {
     request_body::check_framing(request.headers())?;
-    browser::check(request, route, &edge.options)?;
+    let check_host = edge.options.check_host || dialect.is_anonymous();
+    browser::check(request, (route, check_host), &edge.options)?;
     let found = dialect.authenticate(&edge.authenticator, route.required, request)?;
     // The level is checked first because finding the span costs something.
     if tracing::level_filters::LevelFilter::current() >= tracing::Level::DEBUG {

@@ -151,8 +151,7 @@ async fn for_each_part(
                 }
             };
             let Some(frame) = frame else { return Ok(()) };
-            let frame =
-                frame.map_err(|_| Problem::malformed("the request's body broke off or is badly framed"))?;
+            let frame = frame.map_err(|_| Problem::broken_body())?;
             // Trailers have no meaning here.
             if let Ok(part) = frame.into_data() {
                 if part.len() > limit - len {

@@ -49,8 +49,8 @@ impl ResponseClass {
             (RouteKind::Delivery, _) => Self::Delivery,
             (RouteKind::Metrics, &Method::GET) => Self::Metrics,
             (RouteKind::Metrics | RouteKind::Page | RouteKind::Probe, _) => Self::Uncounted,
-            (RouteKind::Call | RouteKind::Unknown, &Method::HEAD) => Self::Uncounted,
-            (RouteKind::Call | RouteKind::Unknown, &Method::GET) => Self::Read,
+            (RouteKind::Call | RouteKind::Read | RouteKind::Unknown, &Method::HEAD) => Self::Uncounted,
+            (RouteKind::Read, _) | (RouteKind::Call | RouteKind::Unknown, &Method::GET) => Self::Read,
             (RouteKind::Call | RouteKind::Unknown, _) => Self::Change,
         }
     }

@@ -34,6 +34,8 @@ impl RequiredScope {
 pub enum RouteKind {
     /// Reads or changes jobs and topics.
     Call,
+    /// Shows jobs, whatever its method.
+    Read,
     /// Hands out jobs.
     Delivery,
     /// Describes the server: changes nothing and shows nothing of any job.
@@ -85,7 +87,7 @@ impl RouteSpec {
     pub fn is_linkable(&self) -> bool {
         match self.kind {
             RouteKind::Page | RouteKind::Metrics | RouteKind::Probe => true,
-            RouteKind::Call | RouteKind::Delivery | RouteKind::Unknown => false,
+            RouteKind::Call | RouteKind::Read | RouteKind::Delivery | RouteKind::Unknown => false,
         }
     }
 }

@@ -73,6 +73,14 @@ impl Problem {
         }))
     }
 
+    /// The detail of [`broken_body`](Self::broken_body).
+    pub const BROKEN_BODY: &str = "the request's body broke off or is badly framed";
+
+    /// A body that was not received whole.
+    pub fn broken_body() -> Self {
+        Self::malformed(Self::BROKEN_BODY)
+    }
+
     /// Invalid JSON or invalid HTTP.
     pub fn malformed(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "malformed_request", detail)

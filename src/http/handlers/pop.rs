@@ -1,25 +1,15 @@
-//! Pops of one job and of several: the long polls. Jobs count as delivered when hyper takes the response's bytes, and
-//! return to the queue if the response is dropped before that.
+//! Pops of one job and of several: the long polls.
 
-use std::{
-    io,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
-use axum::{
-    body::{Body, Bytes},
-    extract::State,
-    response::Response,
-};
-use http_body::{Frame, SizeHint};
+use axum::{extract::State, response::Response};
 
 use super::HandlerResult;
 use crate::{
     http::{
         access::{self, Authenticated, RequestActor},
         app::App,
+        delivery_body::delivery_body,
         edge::PollWait,
         json::{self, ObjectWriter},
         json_body::{JsonBody, OptionalJsonBody},
@@ -98,43 +88,4 @@ fn many_response(delivery: Delivery) -> Response {
     object.list("jobs", delivery.jobs(), responses::write_reservation);
     object.end();
     json::response_with(out, |json| delivery_body(json, delivery))
-}
-
-/// A response's bytes with the delivery of the jobs in them.
-struct DeliveryBody {
-    /// `None` once hyper has taken the bytes.
-    pending: Option<(Bytes, Delivery)>,
-}
-
-/// A body of `bytes` that accepts `delivery` when hyper takes the bytes. After that the server cannot know whether the
-/// client received them, and the TTR decides. If a reservation has ended by then, the response is cut off and nothing
-/// is delivered.
-fn delivery_body(bytes: Vec<u8>, delivery: Delivery) -> Body {
-    Body::new(DeliveryBody { pending: Some((bytes.into(), delivery)) })
-}
-
-impl http_body::Body for DeliveryBody {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        Poll::Ready(self.pending.take().map(|(bytes, delivery)| {
-            if delivery.accept() {
-                Ok(Frame::data(bytes))
-            } else {
-                Err(io::Error::other("a reservation ended before its response was sent"))
-            }
-        }))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.pending.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.pending.as_ref().map_or(0, |(bytes, _)| bytes.len() as u64))
-    }
 }

@@ -10,8 +10,9 @@ const START: &str = "<!-- tests/it/docs/configuration.rs writes from here -->\n"
 const END: &str = "<!-- to here -->\n";
 
 /// What each function of `config::Reader` reads.
-const TYPES: [(&str, &str); 10] = [
+const TYPES: [(&str, &str); 11] = [
     ("address", "IP address and port"),
+    ("optional_address", "IP address and port"),
     ("path", "path"),
     ("host_names", "list of host names"),
     ("text", "string"),
@@ -24,7 +25,7 @@ const TYPES: [(&str, &str); 10] = [
 ];
 
 /// The keys that are read by a function of their own.
-const SPECIAL_TYPES: [(&str, &str); 12] = [
+const SPECIAL_TYPES: [(&str, &str); 13] = [
     ("redis.url", "URL"),
     ("redis.nodes", "list of `host:port`, or of URLs"),
     ("redis.server_name", "name or address"),
@@ -36,6 +37,7 @@ const SPECIAL_TYPES: [(&str, &str); 12] = [
     ("callbacks.deny_networks", "list of words and networks"),
     ("traces.endpoint", "URL"),
     ("ui.title", "string"),
+    ("compat.ouqiang.topics", "list of names and prefixes of topics"),
     ("log.level", "level, or list of levels"),
 ];
 
@@ -81,7 +83,8 @@ fn settings() -> String {
             comment.push(text.trim());
         } else if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']').to_owned();
-            sections.push(format!("[`{section}`](#section-{section})"));
+            let anchor = section.replace('.', "");
+            sections.push(format!("[`{section}`](#section-{anchor})"));
             let about = std::mem::take(&mut comment);
             write!(page, "## Section `{section}`\n\n").expect("a string grows");
             if !about.is_empty() {
