@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 /// What replaces anything that is no character.
 const REPLACEMENT: char = '\u{fffd}';
 
-/// StringValue with each byte that is not UTF-8 replaced.
+/// The text with each byte that is not UTF-8 replaced.
 pub fn to_text(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return text.into();
@@ -81,7 +81,7 @@ fn write_character(out: &mut Vec<u8>, character: char) {
     }
 }
 
-/// StringValue of a string in JSON, which may hold halves of surrogate pairs.
+/// The text of a string in JSON, which may hold halves of surrogate pairs.
 struct StringValue(String);
 
 impl<'de> serde::Deserialize<'de> for StringValue {
