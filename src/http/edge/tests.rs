@@ -23,7 +23,10 @@ use crate::{
 const TOKEN: &str = "linger_known";
 
 /// Tokens in a header of its own, bodies of any bytes with any method, and refusals as text with the status 200.
-struct Plain;
+#[derive(Default)]
+struct Plain {
+    is_anonymous: bool,
+}
 
 impl Dialect for Plain {
     fn authenticate(
@@ -36,6 +39,10 @@ impl Dialect for Plain {
         let credential = [b"Bearer ", token.as_bytes()].concat();
         let caller = authenticator.authenticate(Some(&credential)).map_err(|_| Problem::unknown_token())?;
         if required.is_met_by(&caller) { Ok(caller) } else { Err(Problem::forbidden("another scope")) }
+    }
+
+    fn is_anonymous(&self) -> bool {
+        self.is_anonymous
     }
 
     fn accepts_body(&self, _: &Method) -> bool {
@@ -82,8 +89,9 @@ fn router(metrics: &Metrics) -> Router {
     let options = HttpOptions { max_request_bytes: 100, ..HttpOptions::default() };
     let edge =
         Edge::new(Arc::new(SystemClock::new()), metrics.clone(), options).with_auth(Arc::new(authenticator));
-    let route =
-        |path, scope| Middleware::new(&edge, Arc::new(Plain), RouteSpec::new(path, RequiredScope::Of(scope)));
+    let route = |path, scope| {
+        Middleware::new(&edge, Arc::new(Plain::default()), RouteSpec::new(path, RequiredScope::Of(scope)))
+    };
     let echo = route("/echo", Scope::Work).wrap(echo, "got ");
     let methods = MethodRouter::new().on_service(MethodFilter::PUT.or(MethodFilter::DELETE), echo);
     let fail = MethodRouter::new().on_service(MethodFilter::GET, route("/fail", Scope::Work).wrap(fail, ()));
@@ -91,7 +99,7 @@ fn router(metrics: &Metrics) -> Router {
     let refused = MethodRouter::new().on_service(MethodFilter::POST, refused);
     let conflict = route("/conflict", Scope::Work).wrap(conflict, ());
     let conflict = MethodRouter::new().on_service(MethodFilter::GET, conflict);
-    let unknown = Middleware::new(&edge, Arc::new(Plain), RouteSpec::UNKNOWN);
+    let unknown = Middleware::new(&edge, Arc::new(Plain::default()), RouteSpec::UNKNOWN);
     let unknown = unknown.wrap(async || Problem::no_route("nothing"), ());
     Router::new()
         .route("/echo", methods)
@@ -156,7 +164,25 @@ async fn a_second_dialect_has_its_own_tokens_bodies_and_refusals() {
         page.contains(r#"route="/echo""#) && page.contains("cross_site_refused"),
         "they are counted: {page}"
     );
-    let refusal = too_many_connections(&Plain);
+    let refusal = too_many_connections(&Plain::default());
     assert!(refusal.body().starts_with(b"refused: overloaded ("), "{refusal:?}");
     assert_eq!(refusal.headers()[header::CONNECTION], "close");
+}
+
+/// The operator may know that tokens keep web pages out; they do not where none are asked for.
+#[tokio::test]
+async fn a_dialect_without_tokens_checks_the_host_in_any_case() {
+    for (is_anonymous, expected) in [(true, "refused: host_refused (r1)"), (false, "got ")] {
+        let options = HttpOptions { check_host: false, ..HttpOptions::default() };
+        let edge = Edge::new(Arc::new(SystemClock::new()), Metrics::new(), options).with_auth(Arc::new(
+            Authenticator::with_tokens(
+                parse_tokens(&token_entry("worker", TOKEN, &[Scope::Work], &[])).expect("is valid"),
+            ),
+        ));
+        let route = RouteSpec::new("/echo", RequiredScope::Of(Scope::Work));
+        let echo = Middleware::new(&edge, Arc::new(Plain { is_anonymous }), route).wrap(echo, "got ");
+        let router = Router::new().route("/echo", MethodRouter::new().on_service(MethodFilter::PUT, echo));
+        let answer = call(&router, ("PUT", "/echo"), &[("host", "evil.example")], b"").await;
+        assert_eq!(answer.0, expected);
+    }
 }

@@ -53,6 +53,16 @@ const DONE: &str = r#"{"code":0,"message":"操作成功","data":null}"#;
 /// The answer to a push that succeeded.
 const ADDED: &str = r#"{"code":0,"message":"添加成功","data":null}"#;
 
+/// The address at which a server speaks the dialect, once it does.
+#[track_caller]
+pub fn address_of(server: &Server) -> SocketAddr {
+    server.wait_for_log(LISTENING);
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains(LISTENING)).expect("is logged");
+    let line: serde_json::Value = serde_json::from_str(line).expect("is JSON");
+    line["address"].as_str().and_then(|address| address.parse().ok()).expect("has the address")
+}
+
 /// A server that speaks the dialect on a port of its own.
 struct Site {
     server: Server,
@@ -89,13 +99,8 @@ impl Site {
         }
         all.extend(variables);
         let server = Server::serve(&[], &all, directory.path());
-        server.wait_for_log(LISTENING);
-        let log = server.log();
-        let line = log.lines().find(|line| line.contains(LISTENING)).expect("is logged");
-        let port =
-            line.split("127.0.0.1:").nth(1).expect("has the address").split(|c: char| !c.is_ascii_digit());
-        let port = port.into_iter().next().and_then(|port| port.parse().ok()).expect("a port");
-        Self { server, address: SocketAddr::from(([127, 0, 0, 1], port)), _directory: directory }
+        let address = address_of(&server);
+        Self { server, address, _directory: directory }
     }
 
     /// Calls the dialect; the answer must have the status 200.

@@ -17,7 +17,13 @@ use tokio_rustls::{
     rustls::{ClientConfig, RootCertStore, crypto::ring},
 };
 
-use crate::harness::process::{Server, linger, refused, stderr, stdout};
+use crate::{
+    harness::{
+        blocking_http,
+        process::{Server, linger, refused, stderr, stdout},
+    },
+    ouqiang,
+};
 
 /// Writes a new certificate for localhost and its key to the configured files. Returns the certificate as PEM.
 fn write_certificate(directory: &Path) -> String {
@@ -106,6 +112,20 @@ async fn jobs_are_served_over_tls_only() {
     assert!(!is_served_with(&server, &other.cert.pem()).await);
     assert!(is_served_with(&server, &certificate).await, "the server still works");
     assert!(server.stop().success());
+}
+
+/// The listener of a dialect has the same certificate.
+#[tokio::test]
+async fn old_clients_are_served_over_tls_only() {
+    let directory = directory();
+    let certificate = write_certificate(directory.path());
+    let variables = [("LINGER__COMPAT__OUQIANG__LISTEN", "127.0.0.1:0")];
+    let server = Server::serve(&[], &variables, directory.path());
+    let address = ouqiang::address_of(&server);
+    let answer = call(address, &certificate, &post("/get", r#"{"id":"a"}"#)).await.expect("answers");
+    assert!(answer.text.ends_with(r#"{"code":0,"message":"操作成功","data":null}"#), "{}", answer.text);
+    let plain = blocking_http::call(address, "POST", "/get", "{}");
+    assert!(plain.is_err(), "plain HTTP was answered: {plain:?}");
 }
 
 #[tokio::test]
