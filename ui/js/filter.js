@@ -9,15 +9,13 @@ export const MOMENTS = {
   dead: ["dead_at", "died", "that died"],
 };
 
-const isMoment = (text) => Boolean(text) && !Number.isNaN(Date.parse(text));
+const momentOf = (text) => (Number.isNaN(Date.parse(text)) ? undefined : text);
 
 /** A filter and an order. The server has ready jobs in one order only. What is no moment is left out. */
 export function filterOf({ state, topic, from, to, id_prefix, reason_prefix, order }) {
   const known = Object.hasOwn(MOMENTS, state ?? "") ? state : "delayed";
   return {
-    state: known, topic, id_prefix,
-    from: isMoment(from) ? from : undefined,
-    to: isMoment(to) ? to : undefined,
+    state: known, topic, from: momentOf(from), to: momentOf(to), id_prefix,
     reason_prefix: known === "dead" ? reason_prefix : undefined,
     order: order === "desc" && known !== "ready" ? order : undefined,
   };

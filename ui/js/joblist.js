@@ -6,7 +6,7 @@ import { useMay } from "./changes.js";
 import { MOMENTS } from "./filter.js";
 import { bytes, count, counted } from "./format.js";
 import { useKeys } from "./keys.js";
-import { Changes, useStableOrder } from "./order.js";
+import { Changes, holding, useStableOrder } from "./order.js";
 import { AsOf, Distance, Failure, Mark, STATES, Text, Unloaded } from "./parts.js";
 import { seen, usePoll } from "./poll.js";
 
@@ -78,12 +78,10 @@ export function JobList({ filter, ask }) {
   const list = useList(filter);
   const [chosen, setChosen] = useState(new Set());
   // The list moves on with the queue, unless the pointer or the focus is on a row, or some are chosen.
-  const [isHeld, setHeld] = useState(false);
-  const [hold, free] = [() => setHeld(true), () => setHeld(false)];
-  const moves = !isHeld && chosen.size === 0;
+  const [isHeld, hold] = useState(false);
   const may = useMay(filter.topic);
   const rows = list.jobs.map((job, n) => ({ job, n }));
-  const { shown, changes, sort } = useStableOrder(rows, ({ job }) => job.id, (a, b) => a.n - b.n, list.first.data ? (moves ? list.jobs : "held") : "");
+  const { shown, changes, sort } = useStableOrder(rows, ({ job }) => job.id, (a, b) => a.n - b.n, list.first.data ? (isHeld || chosen.size > 0 ? "held" : list.jobs) : "");
   const sortAnew = () => list.refresh().then(sort);
   useKeys({ r: sortAnew, x: () => document.activeElement?.closest("[data-row]")?.querySelector("[type=checkbox]").click() });
   const poll = list.first;
@@ -109,7 +107,7 @@ export function JobList({ filter, ask }) {
             <option value="asc">earliest first</option><option value="desc">latest first</option></select></label>`}
         <div class="actions">${picked.length > 0 ? html`<span>${count(picked.length)} selected</span> ${buttons(picked, "add")}` : present.length > 0 && buttons(null, "admin")}</div>
       </div>
-      <ul class="jobs" onPointerEnter=${hold} onPointerLeave=${free} onFocusIn=${hold} onFocusOut=${free}>${shown.map(({ key, row, gone }) => html`<${Row} key=${key} job=${row.job} gone=${gone} filter=${filter}
+      <ul class="jobs" ...${holding(hold)}>${shown.map(({ key, row, gone }) => html`<${Row} key=${key} job=${row.job} gone=${gone} filter=${filter}
         isChosen=${chosen.has(key)} choose=${() => toggle(key)} />`)}</ul>
       ${shown.length === 0 && !list.next && html`<${Nothing} topic=${filter.topic} />`}
       ${list.error && html`<${Failure} error=${list.error} />`}

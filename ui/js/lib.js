@@ -1,6 +1,6 @@
 // The one place that imports the vendored libraries, and the smallest helpers over them.
-import { Component, h } from "../vendor/preact.mjs";
-import { useEffect, useState } from "../vendor/hooks.mjs";
+import { h } from "../vendor/preact.mjs";
+import { useEffect, useErrorBoundary, useState } from "../vendor/hooks.mjs";
 import htm from "../vendor/htm.mjs";
 
 export { render } from "../vendor/preact.mjs";
@@ -9,22 +9,10 @@ export { useEffect, useMemo, useRef, useState, useCallback, useLayoutEffect, use
 export const html = htm.bind(h);
 
 /** Shows `instead(error, again)` in place of its children while they fail. A new value of `of` tries them again. */
-export class Boundary extends Component {
-  static getDerivedStateFromError(error) {
-    return { error };
-  }
-
-  componentDidCatch(error) {
-    console.error(error);
-  }
-
-  componentDidUpdate(before) {
-    if (before.of !== this.props.of && this.state.error) this.setState({ error: null });
-  }
-
-  render({ instead, children }, { error }) {
-    return error ? instead(error, () => this.setState({ error: null })) : children;
-  }
+export function Boundary({ of, instead, children }) {
+  const [error, again] = useErrorBoundary((error) => console.error(error));
+  useEffect(again, [of]);
+  return error ? instead(error, again) : children;
 }
 
 /** A value that components and other modules can follow. */

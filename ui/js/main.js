@@ -48,15 +48,10 @@ function useSettings() {
 }
 
 const failed = (error, again) => html`<h1 tabindex="-1">This page failed</h1>
-  <section class="card"><p class="problem" role="alert">${error.message}</p>
-    <p>It is a fault of the dashboard, or of the address. The other pages go on.</p>
-    <div class="actions"><button onClick=${again}>Try again</button> <a href=${href()}>Overview</a></div></section>`;
-
-const isTypedInto = (element) => element?.matches("input, select, textarea");
+  <section class="card"><p class="problem" role="alert">${error.message}</p><button onClick=${again}>Try again</button></section>`;
 
 function App() {
-  const address = [useObservable(route), useObservable(query)];
-  const parts = useObservable(route);
+  const [parts, parameters] = [useObservable(route), useObservable(query)];
   const { token, required } = useObservable(session);
   const { title, hide_bodies: hidesBodies } = useSettings();
   const signsIn = required && !token;
@@ -64,13 +59,13 @@ function App() {
   const isFirst = useRef(true);
   useEffect(() => void (document.title = [name, "Linger", title].filter(Boolean).join(" · ")), [name, title]);
   useEffect(() => {
-    // A field keeps the focus: that of the sign-in, or one that is being filled.
-    if (!isFirst.current && !isTypedInto(document.activeElement)) document.querySelector("main h1")?.focus({ preventScroll: true });
+    // A field keeps the focus.
+    if (!isFirst.current && !document.activeElement?.matches("input, select, textarea")) document.querySelector("main h1")?.focus({ preventScroll: true });
     isFirst.current = false;
   }, [name]);
   useEffect(() => scrollTo(0, 0), [parts]);
   return html`<${Shell} title=${title} signsIn=${signsIn}>
-    <${Boundary} of=${JSON.stringify(address)} instead=${failed}>${page}<//><//>`;
+    <${Boundary} of=${JSON.stringify([parts, parameters])} instead=${failed}>${page}<//><//>`;
 }
 
 render(html`<${App} />`, document.getElementById("app"));

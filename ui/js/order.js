@@ -5,19 +5,18 @@ import { counted } from "./format.js";
 export const Changes = ({ changes, sort }) =>
   changes > 0 && html`<button class="quiet" onClick=${sort}>${counted(changes, "change")}, press <kbd>r</kbd></button>`;
 
-/** Most rows that are kept once they are gone. */
-const MOST_GONE = 100;
-
-/** The rows without the first of those that are gone, if there are too many of these. */
-function bounded(order, present) {
-  let extra = order.filter((kept) => !present.has(kept.key)).length - MOST_GONE;
-  return extra > 0 ? order.filter((kept) => present.has(kept.key) || (extra -= 1) < 0) : order;
+/** Tells `hold` whether the pointer or the focus is on an element. */
+export function holding(hold) {
+  const [on, off] = [() => hold(true), () => hold(false)];
+  return { onPointerEnter: on, onPointerLeave: off, onFocusIn: on, onFocusOut: off };
 }
 
+const MOST_GONE = 100;
+
 /**
- * Keeps the order of `rows`, each with the unique text `key(row)`. A new row comes last; one that is gone keeps its last values
- * and is marked `gone`, until there are too many of them. A new value of `again`, which is whatever the order depends on, sorts anew. Returns the rows, how many
- * `changes` a new order would make, and `sort`.
+ * Keeps the order of `rows`, each with the unique text `key(row)`. A new row comes last; of those that are gone, the last keep
+ * their values and are marked `gone`. A new value of `again`, which is whatever the order depends on, sorts anew. Returns the
+ * rows, how many `changes` a new order would make, and `sort`.
  */
 export function useStableOrder(rows, key, compare, again) {
   const kept = useRef({ again: null, order: [] });
@@ -31,8 +30,9 @@ export function useStableOrder(rows, key, compare, again) {
   if (kept.current.again !== again || kept.current.order.length === 0) kept.current = { again, order: sorted.map(entry) };
   const known = new Set(kept.current.order.map((kept) => kept.key));
   const present = new Map(rows.map((row) => [key(row), row]));
-  const fresh = sorted.map(entry).filter(({ key }) => !known.has(key));
-  const order = (kept.current.order = bounded([...kept.current.order, ...fresh], present));
+  const all = [...kept.current.order, ...sorted.map(entry).filter(({ key }) => !known.has(key))];
+  let extra = all.length - present.size - MOST_GONE;
+  const order = (kept.current.order = all.filter(({ key }) => present.has(key) || (extra -= 1) < 0));
   for (const kept of order) kept.row = present.get(kept.key) ?? kept.row;
   const shown = order.map((kept) => ({ ...kept, gone: !present.has(kept.key) }));
   const positions = new Map(sorted.map((row, n) => [key(row), n]));

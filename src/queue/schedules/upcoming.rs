@@ -89,8 +89,8 @@ impl Queue {
         Ok((!attempts.is_empty()).then_some(UpcomingRuns { attempts, moment, moment_us, wall_ahead_ms }))
     }
 
-    /// Carries out planned runs. Those of schedules that were changed meanwhile are left to [`run_due`](Self::run_due), and all of
-    /// them if it is too late or the clock was set. Returns how long until something is due again; `None` at once.
+    /// Carries out planned runs. Those of schedules that were changed meanwhile are left to `run_due`, and all of them if it is too
+    /// late or the clock was set. Returns how long until something is due again; `None` at once.
     ///
     /// # Errors
     /// The store's.

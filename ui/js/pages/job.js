@@ -11,12 +11,12 @@ import { AsOf, Body, Copy, Elapsed, Facts, Gone, StateName, Text, Unloaded, When
 import { usePoll } from "../poll.js";
 import { curl, jobJson } from "./testjob.js";
 
-/** Why a ready job waits, as far as its topic says it. */
+/** Why a ready job waits. */
 function WhyReady({ job }) {
   const { data: view } = usePoll(useMay(job.topic)("read") ? path("topics", job.topic) : null, 5_000);
   const topic = html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`;
   if (view?.paused.delivery) return html`delivery of ${topic} is paused`;
-  if (job.callback || view?.settings.callback?.url) return html`its callback has not been called; ${topic} shows how its host answers`;
+  if (job.callback || view?.settings.callback?.url) return html`its call is to come; ${topic} shows how its host answers`;
   return view?.polls === 0 ? html`no worker polls ${topic}` : "no worker has taken it";
 }
 

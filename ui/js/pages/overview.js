@@ -26,9 +26,8 @@ function troublesOf(view, now) {
   return found;
 }
 
-/** Why jobs wait whose delivery is not paused. */
 function whyLate({ settings, polls }) {
-  if (settings.callback?.url) return "jobs wait for the calls of their callback";
+  if (settings.callback?.url) return "jobs wait for their calls";
   if (polls === 0) return "no worker polls";
   return polls === null ? "jobs wait" : "jobs wait, workers are too slow";
 }
@@ -36,11 +35,11 @@ function whyLate({ settings, polls }) {
 const isLate = (view, now) => overdueSeconds(view, now) >= LATE_SECONDS;
 const byName = (a, b) => a.topic.localeCompare(b.topic);
 
-/** How long jobs have waited together, if they are late: at most, as the oldest has. */
-const lost = (view, now) => (isLate(view, now) ? overdueSeconds(view, now) * view.counts.ready : 0);
+/** How long late jobs wait together. */
+const lost = (view, now) => isLate(view, now) && overdueSeconds(view, now) * view.counts.ready;
 
 const bySeverity = (now) => (a, b) =>
-  isLate(b, now) - isLate(a, now) || lost(b, now) - lost(a, now) || b.counts.dead - a.counts.dead || b.counts.ready - a.counts.ready || byName(a, b);
+  lost(b, now) - lost(a, now) || b.counts.dead - a.counts.dead || b.counts.ready - a.counts.ready || byName(a, b);
 
 /** What happened in a time, in words. */
 const events = (time, { added, finished, died, late_p99: late }) => html`<p class="small">Last ${time}: ${count(added)} added, ${

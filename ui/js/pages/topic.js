@@ -5,6 +5,7 @@ import { Timeline } from "../chart.js";
 import { Lacking, Purge, setPause, useMay } from "../changes.js";
 import { count, counted, duration } from "../format.js";
 import { useKeys } from "../keys.js";
+import { holding } from "../order.js";
 import { AsOf, Bar, Distance, Elapsed, Facts, Mark, STATES, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { TestJob } from "./testjob.js";
@@ -89,12 +90,11 @@ function Few({ topic, state, title, most = 20, compare, children }) {
   const [held, setHeld] = useState(null);
   const latest = poll.data ?? { jobs: [] };
   const { jobs, next_cursor: next } = held ?? latest;
-  const [hold, free] = [() => setHeld(latest), () => setHeld(null)];
   if (jobs.length === 0) return null;
   return html`<section class=${`card ${poll.stale ? "stale" : ""}`}>
     <div class="heading"><h2>${title}</h2><a href=${`${href("jobs")}${queryText({ state, topic })}`}>All</a></div>
     ${compare && next && html`<p class="small">Of the ${count(jobs.length)} whose reservations end first.</p>`}
-    <ul class="jobs" onPointerEnter=${hold} onPointerLeave=${free} onFocusIn=${hold} onFocusOut=${free}>${[...jobs].sort(compare ?? (() => 0)).slice(0, most).map((job) => html`<li key=${job.id} class="job" data-row>
+    <ul class="jobs" ...${holding((is) => setHeld(is ? latest : null))}>${[...jobs].sort(compare ?? (() => 0)).slice(0, most).map((job) => html`<li key=${job.id} class="job" data-row>
       <div><a class="mono" href=${href("jobs", job.id)}>${job.id}</a></div><span class="small">${children(job)}</span></li>`)}</ul>
   </section>`;
 }
