@@ -37,8 +37,6 @@ struct Recorded {
     topics: HashMap<Arc<str>, Spans<TOPIC_SPANS>>,
     /// Those of the topics without a label of their own.
     others: Spans<TOPIC_SPANS>,
-    /// How many polls of each topic have not ended.
-    open_polls: HashMap<Arc<str>, u64>,
 }
 
 /// The latest `N` spans. Takes no memory before something happens.
@@ -64,8 +62,6 @@ struct CountedSpan {
 pub struct EventSummary {
     counts: [u64; Event::ALL.len()],
     late: [u64; LATENESS_MS.len() + 1],
-    /// Polls that ended, and in a summary of the present also those that have not. A poll of several topics counts for each.
-    pub polls: u64,
 }
 
 /// What happened to the jobs of each topic in the last minute.
@@ -82,12 +78,6 @@ impl EventSummary {
     #[must_use]
     pub fn count(&self, event: Event) -> u64 {
         self.counts[event as usize]
-    }
-
-    /// Whether anything happened to jobs; polls alone do not count.
-    #[must_use]
-    pub fn has_events(&self) -> bool {
-        self.counts.iter().chain(&self.late).any(|count| *count > 0)
     }
 
     /// The lateness that `permille` of a thousand jobs did not exceed, rounded up to 1, 2, 5, 10, 25, 50 ms and so on;
@@ -118,9 +108,9 @@ impl EventSummary {
 
     /// A summary of these counts. Lateness by other steps is left out.
     #[must_use]
-    pub fn from_parts(count: impl Fn(&str) -> u64, late: &[u64], polls: u64) -> Self {
+    pub fn from_parts(count: impl Fn(&str) -> u64, late: &[u64]) -> Self {
         let counts = Event::ALL.map(|(_, name, _)| count(name));
-        Self { counts, late: late.try_into().unwrap_or_default(), polls }
+        Self { counts, late: late.try_into().unwrap_or_default() }
     }
 
     /// Adds what happened elsewhere or at another time.
@@ -128,7 +118,6 @@ impl EventSummary {
         let add = |(sum, count): (&mut u64, &u64)| *sum = sum.saturating_add(*count);
         self.counts.iter_mut().zip(&other.counts).for_each(add);
         self.late.iter_mut().zip(&other.late).for_each(add);
-        add((&mut self.polls, &other.polls));
     }
 }
 
@@ -185,26 +174,6 @@ impl RecentEvents {
         self.record(label, |summary| summary.late[step] += 1);
     }
 
-    pub(super) fn poll_began(&self, topic: &str) {
-        let mut recorded = self.lock();
-        match recorded.open_polls.get_mut(topic) {
-            Some(polls) => *polls += 1,
-            None => drop(recorded.open_polls.insert(topic.into(), 1)),
-        }
-    }
-
-    /// Counts a poll of `topic`, labelled as for [`count`](Self::count), that has ended.
-    pub(super) fn poll_ended(&self, topic: &str, label: Option<&Arc<str>>) {
-        self.record(label, |summary| summary.polls += 1);
-        let mut recorded = self.lock();
-        if let Some(polls) = recorded.open_polls.get_mut(topic) {
-            *polls -= 1;
-            if *polls == 0 {
-                recorded.open_polls.remove(topic);
-            }
-        }
-    }
-
     fn record(&self, label: Option<&Arc<str>>, change: impl Fn(&mut EventSummary)) {
         let Some(number) = self.span_now() else { return };
         let recorded = &mut *self.lock();
@@ -237,7 +206,7 @@ impl RecentEvents {
         self.lock().all.sum(now, seconds).0
     }
 
-    /// What happened in the last minute by topic, in the same spans, with the polls that have not ended.
+    /// What happened in the last minute by topic, in the same spans.
     #[must_use]
     pub fn minute_by_topic(&self) -> EventsByTopic {
         let mut by_topic = EventsByTopic { topics: BTreeMap::new(), is_complete: true };
@@ -248,9 +217,6 @@ impl RecentEvents {
             if any {
                 by_topic.topics.insert(label.clone(), sum);
             }
-        }
-        for (topic, polls) in &recorded.open_polls {
-            by_topic.topics.entry(topic.clone()).or_default().polls += polls;
         }
         by_topic.is_complete = !recorded.others.sum(now, 60).1;
         by_topic
@@ -274,28 +240,6 @@ mod tests {
     };
 
     use super::*;
-
-    #[test]
-    fn a_poll_counts_until_a_minute_after_its_end() {
-        let (recent, clock) = (RecentEvents::default(), Arc::new(AtomicI64::new(5)));
-        let (seconds, label) = (clock.clone(), Arc::<str>::from("t"));
-        recent.set_clock(move || seconds.load(Ordering::Relaxed) * 1_000_000);
-        let polls = || recent.minute_by_topic().topics.get("t").map_or(0, |minute| minute.polls);
-        recent.poll_began("t");
-        recent.poll_began("t");
-        assert_eq!(polls(), 2);
-        clock.fetch_add(3_600, Ordering::Relaxed);
-        assert_eq!(polls(), 2, "they wait");
-        // The topic may lose its label while they wait.
-        recent.poll_ended("t", None);
-        recent.poll_ended("t", Some(&label));
-        assert_eq!((polls(), recent.minute_by_topic().is_complete), (1, false));
-        assert!(!recent.minute_by_topic().topics["t"].has_events());
-        clock.fetch_add(59, Ordering::Relaxed);
-        assert_eq!(polls(), 1);
-        clock.fetch_add(11, Ordering::Relaxed);
-        assert_eq!((polls(), recent.minute_by_topic().is_complete), (0, true));
-    }
 
     #[test]
     fn events_are_forgotten_after_an_hour() {

@@ -17,7 +17,7 @@ use crate::{
     messages::failure_log::FailureLog,
     metrics::{EventSummary, EventsByTopic, RecentEvents},
     queue::error::Result,
-    store::{self, Notice, NoticeContent, NoticeKind, Store, WATCHED_FOR},
+    store::{self, Notice, NoticeContent, NoticeKind, Store},
 };
 
 /// How often a process that answers `Queue::stats` renews the watch notice.
@@ -30,8 +30,6 @@ const PUBLISH_FOR: Duration = Duration::from_secs(3);
 const ENDED_AFTER: Duration = Duration::from_secs(8);
 /// How long callers share one reading of the figures of other processes.
 const FRESH: Duration = Duration::from_secs(1);
-/// How long the other processes take to publish their figures once they are watched: one that lives has by then.
-const SETTLED_AFTER: Duration = Duration::from_secs(3);
 /// How many bytes the topics take in the notice of a process: some 500 topics with names of usual length.
 const TOPICS_LEN: usize = 48 << 10;
 
@@ -87,9 +85,7 @@ struct Publishing {
 /// What was last read of the other processes.
 #[derive(Debug, Default)]
 struct Others {
-    /// When the watch notice was last renewed, and since when it has been there without a gap.
     watched_at: Option<Timestamp>,
-    watched_since: Option<Timestamp>,
     read: Option<(Timestamp, Result<Vec<OtherProcess>>)>,
 }
 
@@ -149,20 +145,6 @@ impl Processes {
         Ok(events)
     }
 
-    /// The events and polls of the last minute at all processes; `None` if those of the others cannot be read. They are incomplete
-    /// while other processes may not know yet that they are asked.
-    pub async fn minute_by_topic(&self) -> Option<EventsByTopic> {
-        let mut by_topic = self.recent.minute_by_topic();
-        if self.store.info().is_shared {
-            for other in self.others().await.ok()? {
-                by_topic.add(other.by_topic);
-            }
-            let since = self.others.lock().await.watched_since;
-            by_topic.is_complete &= since.is_some_and(|since| self.clock.now() >= since.after(SETTLED_AFTER));
-        }
-        Some(by_topic)
-    }
-
     async fn others(&self) -> Result<Vec<OtherProcess>> {
         let mut others = self.others.lock().await;
         let is_over = |since: Timestamp, time: Duration| self.clock.now() >= since.after(time);
@@ -174,9 +156,6 @@ impl Processes {
         let must_watch = others.watched_at.is_none_or(|at| is_over(at, WATCH_INTERVAL));
         let read = self.read_others(must_watch).await;
         if must_watch && read.is_ok() {
-            if others.watched_at.is_none_or(|at| is_over(at, WATCHED_FOR)) {
-                others.watched_since = Some(self.clock.now());
-            }
             others.watched_at = Some(self.clock.now());
         }
         let read = read.map_err(Into::into);
@@ -296,9 +275,6 @@ struct StoredSummary {
     events: BTreeMap<String, u64>,
     /// Jobs that became ready, by steps of lateness.
     late: Vec<u64>,
-    /// Earlier versions have none.
-    #[serde(default)]
-    polls: u64,
 }
 
 impl StoredSummary {
@@ -306,13 +282,11 @@ impl StoredSummary {
         let happened = summary.named_counts().filter(|(_, count)| *count > 0);
         let events = happened.map(|(name, count)| (name.to_owned(), count)).collect();
         let was_late = summary.late_steps().iter().any(|count| *count > 0);
-        let late = if was_late { summary.late_steps().to_vec() } else { Vec::new() };
-        Self { events, late, polls: summary.polls }
+        Self { events, late: if was_late { summary.late_steps().to_vec() } else { Vec::new() } }
     }
 
     fn read(&self) -> EventSummary {
-        let count = |name: &str| self.events.get(name).copied().unwrap_or(0);
-        EventSummary::from_parts(count, &self.late, self.polls)
+        EventSummary::from_parts(|name| self.events.get(name).copied().unwrap_or(0), &self.late)
     }
 }
 
@@ -320,9 +294,8 @@ impl StoredTopic {
     /// The topics with most events, as many as a notice has room for.
     fn busiest(by_topic: &EventsByTopic) -> Vec<Self> {
         let mut topics: Vec<_> = by_topic.topics.iter().collect();
-        topics.sort_by_key(|(_, summary)| {
-            Reverse(summary.named_counts().map(|(_, count)| count).sum::<u64>() + summary.polls)
-        });
+        topics
+            .sort_by_key(|(_, summary)| Reverse(summary.named_counts().map(|(_, count)| count).sum::<u64>()));
         let mut left = TOPICS_LEN;
         let stored = topics.into_iter().map_while(|(topic, summary)| {
             let stored = Self { topic: topic.to_string(), minute: StoredSummary::new(summary) };

@@ -166,9 +166,9 @@ impl JobHistory<'_> {
             // The holder of an older version ends its reservation although its call is refused, also by a finish without receipt,
             // which the history has as a delete.
             let is_replaced = self.versions.possible_at(event.answered) > Some(delivery.revision);
-            let is_refused = event.outcome == Outcome::Refused;
+            let may_be_refused = matches!(event.outcome, Outcome::Refused | Outcome::Unknown);
             if is_replaced
-                && is_refused
+                && may_be_refused
                 && event.action == Action::Delete
                 && event.answered > delivery.event.sent
             {

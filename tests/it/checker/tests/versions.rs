@@ -39,6 +39,9 @@ fn the_newer_version_follows_the_holder() {
     refused(Action::Touch { receipt: "v1".to_owned(), ttr: TTR })
         .version(60, 110, 2, 1)
         .assert_violates(Law::OneHolder);
+    // Nor does it matter which of the calls without receipt the server has answered.
+    let lost = replaced_while_reserved().then(70, 75, Action::Delete, Outcome::Unknown).version(60, 71, 2, 1);
+    lost.then(80, 85, Action::Delete, Outcome::Refused).assert_valid();
     // Before the newer version is sent, nothing may refuse the holder.
     let added = Script(History::new()).then(0, 10, add(1), Outcome::Done).version(20, 30, 1, 1);
     added
