@@ -37,7 +37,7 @@ pub struct SchedulePage {
     pub now: Timestamp,
     /// Of [`ScheduleStore::schedules`]: whether there are none behind these.
     pub is_last: bool,
-    /// Of [`ScheduleStore::due_schedules`]: how long until the next moment that is later than it was asked for.
+    /// Of [`ScheduleStore::due_schedules`]: how long until the first moment after the time that was asked for.
     pub next_in: Option<Duration>,
 }
 
@@ -98,7 +98,8 @@ pub enum ScheduleRefusal {
 /// Result of a change of a schedule.
 pub type ScheduleOutcome = std::result::Result<ScheduleChanged, ScheduleRefusal>;
 
-/// After so many bytes [`ScheduleStore::due_schedules`] returns no more, because templates may be long.
+/// After so many bytes [`ScheduleStore::due_schedules`] returns no more, because templates may be long. On Redis each shard has its
+/// share of them.
 pub const DUE_BYTES: usize = 4 << 20;
 
 /// The schedules of a store. Expected contents and moments are compared with those of the store, inside the step.

@@ -16,9 +16,11 @@ use crate::{
 
 /// How long before their moment runs are planned. Longer than the runner sleeps, so that it is not late for any.
 const AHEAD: Duration = Duration::from_secs(2);
-/// Most runs that are planned ahead, which bounds their memory; so do [`DUE_BYTES`](store::DUE_BYTES). More than a thousand,
-/// because on Redis each shard has its share.
+/// Most runs that are planned ahead. With [`DUE_BYTES`](store::DUE_BYTES) it bounds their memory: a plan holds several copies of each.
+/// Shards do not have equally many, and each returns at most its share.
 const MOST: usize = 2_000;
+/// Most runs in one step of the store: the calls of workers have their turn between two steps.
+const STEP: usize = 500;
 /// After how many of them other tasks have their turn.
 const YIELD_AFTER: usize = 10;
 /// Two readings of the time until the same moment differ by less.
@@ -72,6 +74,7 @@ impl Queue {
         within: Duration,
     ) -> store::Result<Option<UpcomingRuns>> {
         let page = self.store.due_schedules(within, MOST).await?;
+        // Later than the store's moment by the way of the answer: too early, the step would be refused.
         let read_us = self.clock.now_micros();
         let moments = page.schedules.iter().filter_map(|schedule| schedule.content.next);
         let Some(moment) = moments.filter(|moment| *moment > page.now).min() else { return Ok(None) };
@@ -103,10 +106,12 @@ impl Queue {
             return Ok(None);
         }
         attempts.retain_mut(|attempt| self.renew(attempt));
-        if attempts.is_empty() {
-            return Ok(None);
+        let mut next_in = None;
+        while !attempts.is_empty() {
+            let rest = attempts.split_off(attempts.len().min(STEP));
+            next_in = self.carry_out(std::mem::replace(&mut attempts, rest), moment, Duration::ZERO).await?;
         }
-        self.carry_out(attempts, moment, Duration::ZERO).await
+        Ok(next_in)
     }
 
     /// Applies the present settings of the topic. Returns `false` for a job that is refused now.

@@ -119,8 +119,9 @@ async fn count_in(shards: &Shards, group: &[Shard]) -> Result<usize> {
 /// See [`crate::store::ScheduleStore::due_schedules`].
 pub async fn due(shards: &Shards, within: Duration, limit: usize) -> Result<SchedulePage> {
     let groups = shards.groups();
-    let of_shard = limit.div_ceil(usize::from(shards.keys.count()));
-    let parts = groups.iter().map(|group| shards.observe(group[0], due_in(shards, group, within, of_shard)));
+    let shard_count = usize::from(shards.keys.count());
+    let share = DueShare { schedules: limit.div_ceil(shard_count), bytes: DUE_BYTES / shard_count };
+    let parts = groups.iter().map(|group| shards.observe(group[0], due_in(shards, group, within, share)));
     let (read, failed): (Vec<_>, Vec<_>) = join_all(parts).await.into_iter().partition(Result::is_ok);
     match failed.into_iter().next() {
         Some(Err(error)) if read.is_empty() => Err(error),
@@ -128,11 +129,19 @@ pub async fn due(shards: &Shards, within: Duration, limit: usize) -> Result<Sche
     }
 }
 
-async fn due_in(shards: &Shards, group: &[Shard], within: Duration, limit: usize) -> Result<SchedulePage> {
+/// How many schedules a shard returns, and after how many bytes no more.
+#[derive(Clone, Copy)]
+struct DueShare {
+    schedules: usize,
+    bytes: usize,
+}
+
+async fn due_in(shards: &Shards, group: &[Shard], within: Duration, share: DueShare) -> Result<SchedulePage> {
     let keys = keys(shards, group, |keys| [&keys.agenda, &keys.schedules]);
     let within = i64::try_from(within.as_millis()).unwrap_or(i64::MAX);
-    let call = shards.read(Script::DueSchedules, group, keys).arg(shards.now_arg()).arg(count_arg(limit));
-    let call = call.arg(within).arg(count_arg(DUE_BYTES));
+    let call =
+        shards.read(Script::DueSchedules, group, keys).arg(shards.now_arg()).arg(count_arg(share.schedules));
+    let call = call.arg(within).arg(count_arg(share.bytes));
     let mut reply = Reply::new(shards.call(shards.short_retry_in_cluster(call)).await?)?;
     let (now, next) = (Timestamp::from_millis(reply.int()?), reply.text()?);
     let next = next.parse().ok().map(|next| Timestamp::from_millis(next).since(now));

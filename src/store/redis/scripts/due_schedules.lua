@@ -2,13 +2,14 @@
 -- Returns schedules whose next moment has come, or comes soon.
 --
 -- KEYS  per shard its agenda and its schedules
--- ARGV  microseconds or '', the most schedules of a shard, how many milliseconds may be left, after how many bytes no more are
---       returned
+-- ARGV  microseconds or '', the most schedules of a shard, how many milliseconds may be left, after how many bytes of a shard no
+--       more are returned
 -- Reply { now in milliseconds, the next later moment or '', per schedule its name and its content }
 local now = clock(ARGV[1])
 local until_moment, most_bytes = string.format('%.0f', now + tonumber(ARGV[3])), tonumber(ARGV[4])
-local reply, following, bytes = { now, '' }, nil, 0
+local reply, following = { now, '' }, nil
 for i = 1, #KEYS, 2 do
+  local bytes = 0
   local names = call('ZRANGEBYSCORE', KEYS[i], '-inf', until_moment, 'LIMIT', 0, ARGV[2])
   for _, name in ipairs(names) do
     if bytes > most_bytes then break end

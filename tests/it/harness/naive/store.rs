@@ -22,7 +22,7 @@ use super::Naive;
 impl Store for Naive {
     fn info(&self) -> EngineInfo {
         let (durability, version) = ("none".to_owned(), "0".to_owned());
-        EngineInfo { engine: "naive", durability, version, is_shared: false }
+        EngineInfo { engine: "naive", durability, version, is_shared: true }
     }
 
     async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Outcome<Added>>> {
