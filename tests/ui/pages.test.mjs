@@ -139,7 +139,7 @@ inBrowser("a test job is added and followed to its end", {}, async ({ server, ta
   await tab.button("Add job").click();
   await page.getByRole("status").getByRole("link").click();
   await tab.sees("due in");
-  await tab.sees("no worker polls");
+  await tab.sees("no worker has polled");
   const { id, receipt } = await server.call("POST", "topics/trial/pop");
   await tab.sees("127.0.0.1 has it for another");
   await server.call("POST", `jobs/${id}/finish?receipt=${receipt}`);
@@ -289,7 +289,7 @@ onEveryEngine("a job is found, moved, run and deleted", {}, async ({ server, tab
   assert.equal((await server.job(id)).due_at, "2100-07-01T10:00:30.000Z", "the time is that of Berlin");
 
   await tab.button("Run now").click();
-  await tab.sees("no worker polls");
+  await tab.sees("no worker has polled");
   assert.equal((await server.job(id)).state, "ready");
   await tab.button("Delete …").click();
   await tab.button("Cancel").click();

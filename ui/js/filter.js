@@ -9,13 +9,13 @@ export const MOMENTS = {
   dead: ["dead_at", "died", "that died"],
 };
 
-const momentOf = (text) => (Number.isNaN(Date.parse(text)) ? undefined : text);
-
-/** A filter and an order. The server has ready jobs in one order only. What is no moment is left out. */
+/** A filter and an order. The server has ready jobs in one order only. Without a bound that is no time it would mean more jobs. */
 export function filterOf({ state, topic, from, to, id_prefix, reason_prefix, order }) {
+  const wrong = [from, to].find((text) => text && Number.isNaN(Date.parse(text)));
+  if (wrong) throw new Error(`“${wrong}” in the address is no time.`);
   const known = Object.hasOwn(MOMENTS, state ?? "") ? state : "delayed";
   return {
-    state: known, topic, from: momentOf(from), to: momentOf(to), id_prefix,
+    state: known, topic, from, to, id_prefix,
     reason_prefix: known === "dead" ? reason_prefix : undefined,
     order: order === "desc" && known !== "ready" ? order : undefined,
   };

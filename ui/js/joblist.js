@@ -77,11 +77,11 @@ function Nothing({ topic }) {
 export function JobList({ filter, ask }) {
   const list = useList(filter);
   const [chosen, setChosen] = useState(new Set());
-  // The list moves on with the queue, unless the pointer or the focus is on a row, or some are chosen.
+  // Unless it is held, or jobs are chosen, the list moves on with the queue.
   const [isHeld, hold] = useState(false);
   const may = useMay(filter.topic);
   const rows = list.jobs.map((job, n) => ({ job, n }));
-  const { shown, changes, sort } = useStableOrder(rows, ({ job }) => job.id, (a, b) => a.n - b.n, list.first.data ? (isHeld || chosen.size > 0 ? "held" : list.jobs) : "");
+  const { shown, changes, sort } = useStableOrder(rows, ({ job }) => job.id, (a, b) => a.n - b.n, list.first.data ? (isHeld || list.jobs.some((job) => chosen.has(job.id)) ? "held" : list.jobs) : "");
   const sortAnew = () => list.refresh().then(sort);
   useKeys({ r: sortAnew, x: () => document.activeElement?.closest("[data-row]")?.querySelector("[type=checkbox]").click() });
   const poll = list.first;

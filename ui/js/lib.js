@@ -8,11 +8,12 @@ export { useEffect, useMemo, useRef, useState, useCallback, useLayoutEffect, use
 
 export const html = htm.bind(h);
 
-/** Shows `instead(error, again)` in place of its children while they fail. A new value of `of` tries them again. */
-export function Boundary({ of, instead, children }) {
-  const [error, again] = useErrorBoundary((error) => console.error(error));
-  useEffect(again, [of]);
-  return error ? instead(error, again) : children;
+/** Shows `instead(error)` in place of its children once they fail. The next address loads everything anew. */
+export function Boundary({ instead, children }) {
+  const [error] = useErrorBoundary(console.error);
+  if (!error) return children;
+  addEventListener("hashchange", () => location.reload(), { once: true });
+  return instead(error);
 }
 
 /** A value that components and other modules can follow. */

@@ -1,6 +1,6 @@
 // Starts the dashboard: chooses the page from the address, or the sign-in.
 import { Boundary, html, render, useEffect, useObservable, useRef, useState } from "./lib.js";
-import { href, query, route } from "./address.js";
+import { href, route } from "./address.js";
 import { settings } from "./api.js";
 import { Bulk } from "./pages/bulk.js";
 import { Dead } from "./pages/dead.js";
@@ -47,11 +47,11 @@ function useSettings() {
   return known;
 }
 
-const failed = (error, again) => html`<h1 tabindex="-1">This page failed</h1>
-  <section class="card"><p class="problem" role="alert">${error.message}</p><button onClick=${again}>Try again</button></section>`;
+const failed = (error) => html`<h1 tabindex="-1">This page failed</h1>
+  <p class="problem" role="alert">${error.message}</p><button onClick=${() => location.reload()}>Try again</button>`;
 
 function App() {
-  const [parts, parameters] = [useObservable(route), useObservable(query)];
+  const parts = useObservable(route);
   const { token, required } = useObservable(session);
   const { title, hide_bodies: hidesBodies } = useSettings();
   const signsIn = required && !token;
@@ -65,7 +65,7 @@ function App() {
   }, [name]);
   useEffect(() => scrollTo(0, 0), [parts]);
   return html`<${Shell} title=${title} signsIn=${signsIn}>
-    <${Boundary} of=${JSON.stringify([parts, parameters])} instead=${failed}>${page}<//><//>`;
+    <${Boundary} instead=${failed}>${page}<//><//>`;
 }
 
 render(html`<${App} />`, document.getElementById("app"));

@@ -5,17 +5,17 @@ import { counted } from "./format.js";
 export const Changes = ({ changes, sort }) =>
   changes > 0 && html`<button class="quiet" onClick=${sort}>${counted(changes, "change")}, press <kbd>r</kbd></button>`;
 
-/** Tells `hold` whether the pointer or the focus is on an element. */
-export function holding(hold) {
-  const [on, off] = [() => hold(true), () => hold(false)];
-  return { onPointerEnter: on, onPointerLeave: off, onFocusIn: on, onFocusOut: off };
-}
-
-const MOST_GONE = 100;
+/** Tells `hold` whether the pointer or the focus is in an element. */
+export const holding = (hold) => ({
+  onPointerEnter: () => hold(true),
+  onFocusIn: () => hold(true),
+  onPointerLeave: ({ currentTarget: list }) => hold(list.contains(document.activeElement)),
+  onFocusOut: ({ currentTarget: list, relatedTarget: next }) => hold(list.contains(next) || list.matches(":hover")),
+});
 
 /**
- * Keeps the order of `rows`, each with the unique text `key(row)`. A new row comes last; of those that are gone, the last keep
- * their values and are marked `gone`. A new value of `again`, which is whatever the order depends on, sorts anew. Returns the
+ * Keeps the order of `rows`, each with the unique text `key(row)`. A new row comes last; of those that are gone, the last 100
+ * keep their values and are marked `gone`. A new value of `again`, which is whatever the order depends on, sorts anew. Returns the
  * rows, how many `changes` a new order would make, and `sort`.
  */
 export function useStableOrder(rows, key, compare, again) {
@@ -31,8 +31,8 @@ export function useStableOrder(rows, key, compare, again) {
   const known = new Set(kept.current.order.map((kept) => kept.key));
   const present = new Map(rows.map((row) => [key(row), row]));
   const all = [...kept.current.order, ...sorted.map(entry).filter(({ key }) => !known.has(key))];
-  let extra = all.length - present.size - MOST_GONE;
-  const order = (kept.current.order = all.filter(({ key }) => present.has(key) || (extra -= 1) < 0));
+  let extra = all.length - present.size - 100;
+  const order = (kept.current.order = all.filter(({ key }) => present.has(key) || --extra < 0));
   for (const kept of order) kept.row = present.get(kept.key) ?? kept.row;
   const shown = order.map((kept) => ({ ...kept, gone: !present.has(kept.key) }));
   const positions = new Map(sorted.map((row, n) => [key(row), n]));

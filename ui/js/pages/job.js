@@ -15,16 +15,17 @@ import { curl, jobJson } from "./testjob.js";
 function WhyReady({ job }) {
   const { data: view } = usePoll(useMay(job.topic)("read") ? path("topics", job.topic) : null, 5_000);
   const topic = html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`;
-  if (view?.paused.delivery) return html`delivery of ${topic} is paused`;
-  if (job.callback || view?.settings.callback?.url) return html`its call is to come; ${topic} shows how its host answers`;
-  return view?.polls === 0 ? html`no worker polls ${topic}` : "no worker has taken it";
+  if (view?.paused.delivery) return html`: delivery of ${topic} is paused`;
+  if (job.callback || view?.settings.callback?.url) return html`: not called yet, see ${topic}`;
+  if (!view) return ", not taken yet";
+  return view.polls === 0 ? html`: no worker has polled ${topic} for a minute` : ": no worker has taken it";
 }
 
 function Waits({ job }) {
   const now = useNow();
   const left = (text) => (Date.parse(text) - now) / 1000;
   if (job.state === "delayed") return html`due in <strong class="countdown">${countdown(left(job.due_at))}</strong>`;
-  if (job.state === "ready") return html`for <${Elapsed} at=${job.due_at} />: <${WhyReady} job=${job} />`;
+  if (job.state === "ready") return html`for <${Elapsed} at=${job.due_at} /><${WhyReady} job=${job} />`;
   if (job.state === "reserved") return html`${job.reserved_by ? html`<bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>` : "a worker"} has it for another <strong class="countdown">${countdown(left(job.reserved_until))}</strong>`;
   if (job.state === "dead") return html`after ${job.attempts === 1 ? "1 attempt" : `${job.attempts} attempts`}`;
   return null;

@@ -28,22 +28,21 @@ function troublesOf(view, now) {
 
 function whyLate({ settings, polls }) {
   if (settings.callback?.url) return "jobs wait for their calls";
-  if (polls === 0) return "no worker polls";
-  return polls === null ? "jobs wait" : "jobs wait, workers are too slow";
+  return polls === 0 ? "no worker has polled for a minute" : "jobs wait for workers";
 }
 
 const isLate = (view, now) => overdueSeconds(view, now) >= LATE_SECONDS;
 const byName = (a, b) => a.topic.localeCompare(b.topic);
 
-/** How long late jobs wait together. */
-const lost = (view, now) => isLate(view, now) && overdueSeconds(view, now) * view.counts.ready;
+/** How long late jobs waited together, if each as long as the oldest. */
+const waited = (view, now) => isLate(view, now) && overdueSeconds(view, now) * view.counts.ready;
 
 const bySeverity = (now) => (a, b) =>
-  lost(b, now) - lost(a, now) || b.counts.dead - a.counts.dead || b.counts.ready - a.counts.ready || byName(a, b);
+  waited(b, now) - waited(a, now) || b.counts.dead - a.counts.dead || b.counts.ready - a.counts.ready || byName(a, b);
 
 /** What happened in a time, in words. */
 const events = (time, { added, finished, died, late_p99: late }) => html`<p class="small">Last ${time}: ${count(added)} added, ${
-  count(finished)} finished, ${count(died)} died${late ? `; Linger had 99 % of the due jobs ready for a worker within ${duration(late)}` : ""}</p>`;
+  count(finished)} finished, ${count(died)} died${late ? `; 99 % of jobs were ready within ${duration(late)} of their due time` : ""}</p>`;
 
 function Totals({ topics, isPart, stale }) {
   const { data } = usePoll(useMay()("read") ? "stats" : null, 2_000);
@@ -94,7 +93,7 @@ function Trouble({ topics, isPart, poll }) {
         <span class="what">${gone ? "well again" : found.join("; ")}</span>
         ${view.counts.ready > 0 && html`<span class="small">
           ${view.oldest_overdue_at && html`overdue ${duration(Math.floor(overdueSeconds(view, now)))} · `}
-          ${count(view.counts.ready)} ready${view.polls !== null && ` · ${counted(view.polls, "poll")} in the last minute`}</span>`}
+          ${count(view.counts.ready)} ready</span>`}
       </li>`;
     })}</ul>
     ${shown.length > ROWS && html`<p class="small">${count(shown.length - ROWS)} more topics are in trouble.</p>`}
@@ -109,7 +108,7 @@ const COLUMNS = [
   ...STATES.map((state) => ({ name: state, label: state[0].toUpperCase() + state.slice(1), value: (view) => view.counts[state] })),
   { name: "Next due", value: (view) => (view.next_due_at ? -Date.parse(view.next_due_at) : -Infinity) },
   { name: "Overdue" },
-  { name: "Polls", value: (view) => view.polls ?? -1 },
+  { name: "Polls", value: (view) => view.polls },
 ];
 
 /** The highest value first. */

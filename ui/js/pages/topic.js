@@ -94,7 +94,7 @@ function Few({ topic, state, title, most = 20, compare, children }) {
   return html`<section class=${`card ${poll.stale ? "stale" : ""}`}>
     <div class="heading"><h2>${title}</h2><a href=${`${href("jobs")}${queryText({ state, topic })}`}>All</a></div>
     ${compare && next && html`<p class="small">Of the ${count(jobs.length)} whose reservations end first.</p>`}
-    <ul class="jobs" ...${holding((is) => setHeld(is ? latest : null))}>${[...jobs].sort(compare ?? (() => 0)).slice(0, most).map((job) => html`<li key=${job.id} class="job" data-row>
+    <ul class="jobs" ...${holding((is) => setHeld((held) => (is ? (held ?? latest) : null)))}>${[...jobs].sort(compare ?? (() => 0)).slice(0, most).map((job) => html`<li key=${job.id} class="job" data-row>
       <div><a class="mono" href=${href("jobs", job.id)}>${job.id}</a></div><span class="small">${children(job)}</span></li>`)}</ul>
   </section>`;
 }
