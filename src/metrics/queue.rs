@@ -21,6 +21,7 @@ use super::{
     callbacks::{CallResult, CallbackMetrics},
     event::Event,
     labels::{TopicLabel, TopicLabels, TopicUsage, shared_label},
+    polls::RecentPolls,
     recent::RecentEvents,
     schedules::ScheduleMetrics,
     store_reading::{StoreCollector, StoreReading},
@@ -53,6 +54,8 @@ pub struct QueueMetrics {
     labels: Arc<Mutex<TopicLabels>>,
     /// The events of the last hour, and of the last minute by topic.
     pub recent: Arc<RecentEvents>,
+    /// The polls of this process.
+    pub polls: Arc<RecentPolls>,
     /// Of callbacks. Their topics share the labels.
     pub callbacks: CallbackMetrics,
     /// Of schedules.
@@ -95,6 +98,7 @@ impl QueueMetrics {
             limits: Family::default(),
             labels: Arc::default(),
             recent: Arc::default(),
+            polls: Arc::default(),
             callbacks: CallbackMetrics::register(registry),
             schedules: ScheduleMetrics::register(registry),
         };
@@ -134,16 +138,6 @@ impl QueueMetrics {
             self.recent.count(event, own, n);
             self.events[event as usize].get_or_create(label).inc_by(n);
         });
-    }
-
-    /// Counts a poll of `topic` until [`poll_ended`](Self::poll_ended).
-    pub fn poll_began(&self, topic: &str) {
-        self.recent.poll_began(topic);
-    }
-
-    /// Counts a poll of `topic` that has ended, with or without a job.
-    pub fn poll_ended(&self, topic: &str) {
-        self.with_label(topic, |_, own| self.recent.poll_ended(topic, own));
     }
 
     /// Records that a job of `topic` became ready `late` after its due time.

@@ -103,7 +103,7 @@ pub use topics::TopicView;
 pub use views::{
     StatsView, TimelineOf, TimelineView,
     lists::{DeadReason, DeadReasons},
-    processes::ProcessView,
+    process_notice::ProcessView,
     sorted_topics::TopicSort,
 };
 

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     clock::Clock,
     job::{Actor, Outlet, Topic, Ttr},
-    metrics::QueueMetrics,
+    metrics::{OpenPoll, RecentPolls},
     store::Claim,
 };
 
@@ -75,7 +75,7 @@ impl Queue {
             pop.topics.retain(|topic| seen.insert(topic.clone()));
         }
         self.check_pop(&pop.topics)?;
-        let _counted = CountedPoll::begin(&pop.topics, &self.metrics);
+        let _counted = CountedPoll::begin(&pop.topics, &self.metrics.polls, &*self.clock);
         let delivery = self.pop_within_max_delivery(&mut pop).await?;
         if delivery.has_ended() {
             tracing::warn!(
@@ -182,22 +182,23 @@ impl Queue {
 
 /// A poll that is counted until it ends, also if its client leaves.
 struct CountedPoll<'a> {
-    topics: Vec<Topic>,
-    metrics: &'a QueueMetrics,
+    open: Vec<OpenPoll>,
+    polls: &'a RecentPolls,
+    clock: &'a dyn Clock,
 }
 
 impl<'a> CountedPoll<'a> {
-    fn begin(topics: &[Topic], metrics: &'a QueueMetrics) -> Self {
-        topics.iter().for_each(|topic| metrics.poll_began(topic.as_str()));
-        Self { topics: topics.to_vec(), metrics }
+    fn begin(topics: &[Topic], polls: &'a RecentPolls, clock: &'a dyn Clock) -> Self {
+        let now_us = clock.now_micros();
+        let open = topics.iter().map(|topic| polls.began(topic.as_str(), now_us)).collect();
+        Self { open, polls, clock }
     }
 }
 
 impl Drop for CountedPoll<'_> {
     fn drop(&mut self) {
-        for topic in &self.topics {
-            self.metrics.poll_ended(topic.as_str());
-        }
+        let now_us = self.clock.now_micros();
+        self.open.iter().for_each(|poll| self.polls.ended(poll, now_us));
     }
 }
 

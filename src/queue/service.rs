@@ -160,7 +160,7 @@ impl Queue {
                 tasks.clone(),
             ),
             purges: Purges::new(store.clone(), metrics.clone(), tasks.clone()),
-            processes: Processes::new(store.clone(), clock.clone(), metrics.recent.clone(), tasks.clone()),
+            processes: Processes::new(store.clone(), clock.clone(), metrics.clone(), tasks.clone()),
             read_permits,
             scan_permits: ReadPermits::of_scans(clock.clone()),
             outlet_listener: OnceLock::new(),

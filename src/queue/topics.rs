@@ -5,11 +5,14 @@ use std::sync::Arc;
 use super::{
     error::{Error, Result},
     service::Queue,
-    views::{StatsView, TimelineOf, TimelineView, processes::EventsOfAll, sorted_topics::TopicSort},
+    views::{
+        StatsView, TimelineOf, TimelineView,
+        processes::{EventsOfAll, PollsOfAll},
+        sorted_topics::TopicSort,
+    },
 };
 use crate::{
     job::{Topic, TopicFilter, TopicPause, TopicSettings},
-    metrics::EventsByTopic,
     store::{Minute, Span, TopicStats, TopicUpdates},
 };
 
@@ -52,9 +55,9 @@ impl Queue {
     }
 
     async fn views_of(&self, topics: Vec<(Topic, TopicStats)>) -> Vec<(Topic, TopicView)> {
-        let minute = self.processes.minute_by_topic().await;
+        let polls = self.processes.polls().await;
         let view = |(topic, stats)| {
-            let view = self.view(&topic, stats, minute.as_ref());
+            let view = self.view(&topic, stats, &polls);
             (topic, view)
         };
         topics.into_iter().map(view).collect()
@@ -84,22 +87,16 @@ impl Queue {
     pub async fn stats(&self) -> Result<StatsView> {
         let minute = Span::new(Minute::containing(self.clock.now()), 1, 1).expect("a minute is a span");
         let view = self.timelines.timeline(TimelineOf::All, minute).await?;
-        let EventsOfAll { minute, hour, mut by_topic, processes } = self.processes.events().await?;
-        by_topic.topics.retain(|_, minute| minute.has_events());
+        let EventsOfAll { minute, hour, by_topic, processes } = self.processes.events().await?;
         Ok(StatsView { now: view.now, totals: view.timeline.totals, minute, hour, by_topic, processes })
     }
 
     async fn view_now(&self, topic: &Topic, stats: TopicStats) -> TopicView {
-        let minute = self.processes.minute_by_topic().await;
-        self.view(topic, stats, minute.as_ref())
+        self.view(topic, stats, &self.processes.polls().await)
     }
 
-    fn view(&self, topic: &Topic, stats: TopicStats, minute: Option<&EventsByTopic>) -> TopicView {
-        let polls = minute.and_then(|minute| match minute.topics.get(topic.as_str()) {
-            Some(of_topic) if of_topic.polls > 0 => Some(of_topic.polls),
-            _ => minute.is_complete.then_some(0),
-        });
-        TopicView { stats, waiting: self.waiters.waiting_for(topic), polls }
+    fn view(&self, topic: &Topic, stats: TopicStats, polls: &PollsOfAll) -> TopicView {
+        TopicView { stats, waiting: self.waiters.waiting_for(topic), polls: polls.count(topic) }
     }
 
     /// Replaces a topic's settings. Existing jobs keep the settings that they were added with.

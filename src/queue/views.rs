@@ -3,6 +3,7 @@
 
 pub(super) mod lists;
 pub(super) mod oldest_ready;
+pub(super) mod process_notice;
 pub(super) mod processes;
 pub(super) mod read_permits;
 pub(super) mod scrape;
@@ -16,7 +17,7 @@ use std::{
 };
 
 use self::{
-    processes::ProcessView,
+    process_notice::ProcessView,
     read_permits::ReadPermits,
     shared_reading::SharedReading,
     sorted_topics::{SortedTopics, TopicSort},

@@ -1,26 +1,26 @@
-//! The processes that share the store, and the counts of the events of all of them. Each process publishes its counts
-//! for the others while a client reads `Queue::stats` at one of them; otherwise nothing is written or read.
+//! The processes that share the store, and the counts of the events and polls of all of them. Each process publishes its counts
+//! for the others while a client reads `Queue::stats` or topics at one of them; otherwise nothing is written or read.
 
 use std::{
-    cmp::Reverse,
-    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     clock::Clock,
-    job::Timestamp,
+    job::{Timestamp, Topic},
     messages::failure_log::FailureLog,
-    metrics::{EventSummary, EventsByTopic, RecentEvents},
-    queue::error::Result,
-    store::{self, Notice, NoticeContent, NoticeKind, Store},
+    metrics::{EventSummary, EventsByTopic, PollsByTopic, QueueMetrics, RecentEvents},
+    queue::{
+        error::Result,
+        views::process_notice::{self, OtherProcess, ProcessView},
+    },
+    store::{self, MAX_NOTICES, Notice, NoticeContent, NoticeKind, Store, WATCHED_FOR},
 };
 
-/// How often a process that answers `Queue::stats` renews the watch notice.
+/// How often a process that answers such a client renews the watch notice.
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 /// How often a process publishes its figures while it is watched.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
@@ -30,21 +30,10 @@ const PUBLISH_FOR: Duration = Duration::from_secs(3);
 const ENDED_AFTER: Duration = Duration::from_secs(8);
 /// How long callers share one reading of the figures of other processes.
 const FRESH: Duration = Duration::from_secs(1);
-/// How many bytes the topics take in the notice of a process: some 500 topics with names of usual length.
-const TOPICS_LEN: usize = 48 << 10;
-
-/// A server process.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProcessView {
-    /// The name of its host and its process id.
-    pub name: String,
-    /// The version of Linger.
-    pub version: String,
-    /// When it started.
-    pub started_at: Timestamp,
-    /// When it last published its figures.
-    pub seen_at: Timestamp,
-}
+/// How long the other processes take to publish their figures once they are watched: one that lives has by then.
+const SETTLED_AFTER: Duration = Duration::from_secs(3);
+/// How long a reading of topics waits for the polls of other processes.
+const POLLS_WAIT: Duration = Duration::from_millis(300);
 
 /// The events of all processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,12 +46,29 @@ pub(in crate::queue) struct EventsOfAll {
     pub processes: Vec<ProcessView>,
 }
 
+/// The polls of all processes.
+#[derive(Debug)]
+pub(in crate::queue) struct PollsOfAll {
+    own: PollsByTopic,
+    others: Vec<Option<PollsByTopic>>,
+    /// Whether there can be no process beside these.
+    are_all: bool,
+}
+
+impl PollsOfAll {
+    /// The polls of a topic; `None` if those of some process are not known.
+    pub fn count(&self, topic: &Topic) -> Option<u64> {
+        let own = self.own.count(topic.as_str()).filter(|_| self.are_all)?;
+        self.others.iter().try_fold(own, |sum, other| Some(sum + other.as_ref()?.count(topic.as_str())?))
+    }
+}
+
 /// This process among those of the store.
 #[derive(Debug)]
 pub(in crate::queue) struct Processes {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    recent: Arc<RecentEvents>,
+    metrics: QueueMetrics,
     tasks: TaskTracker,
     runtime: tokio::runtime::Handle,
     shutdown: CancellationToken,
@@ -85,16 +91,17 @@ struct Publishing {
 /// What was last read of the other processes.
 #[derive(Debug, Default)]
 struct Others {
+    /// When the watch notice was last renewed, and since when it has been there without a gap.
     watched_at: Option<Timestamp>,
-    read: Option<(Timestamp, Result<Vec<OtherProcess>>)>,
+    watched_since: Option<Timestamp>,
+    read: Option<(Timestamp, Result<ReadOthers>)>,
 }
 
 #[derive(Debug, Clone)]
-struct OtherProcess {
-    view: ProcessView,
-    minute: EventSummary,
-    hour: EventSummary,
-    by_topic: EventsByTopic,
+struct ReadOthers {
+    processes: Vec<OtherProcess>,
+    /// Whether there can be no further ones: each notice was read, and there is room for more.
+    are_all: bool,
 }
 
 impl Processes {
@@ -102,7 +109,7 @@ impl Processes {
     pub fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
-        recent: Arc<RecentEvents>,
+        metrics: QueueMetrics,
         tasks: TaskTracker,
     ) -> Arc<Self> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -110,7 +117,7 @@ impl Processes {
         Arc::new(Self {
             store,
             clock,
-            recent,
+            metrics,
             tasks,
             runtime: tokio::runtime::Handle::current(),
             shutdown: CancellationToken::new(),
@@ -125,17 +132,10 @@ impl Processes {
 
     /// The events of all processes. Asks the others to publish theirs: those that have not heard of it yet are missing.
     pub async fn events(&self) -> Result<EventsOfAll> {
-        let others = self.others().await?;
-        let now = self.clock.wall_now();
-        let view = ProcessView {
-            name: self.name.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            started_at: self.started_at,
-            seen_at: now,
-        };
-        let (minute, hour) = (self.recent.sum(60), self.recent.sum(3_600));
-        let by_topic = self.recent.minute_by_topic();
-        let mut events = EventsOfAll { minute, hour, by_topic, processes: vec![view] };
+        let others = self.others().await?.processes;
+        let (minute, hour) = (self.recent().sum(60), self.recent().sum(3_600));
+        let by_topic = self.recent().minute_by_topic();
+        let mut events = EventsOfAll { minute, hour, by_topic, processes: vec![self.view()] };
         for other in others {
             events.minute.add(&other.minute);
             events.hour.add(&other.hour);
@@ -145,7 +145,44 @@ impl Processes {
         Ok(events)
     }
 
-    async fn others(&self) -> Result<Vec<OtherProcess>> {
+    /// This process, seen now.
+    fn view(&self) -> ProcessView {
+        ProcessView {
+            name: self.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: self.started_at,
+            seen_at: self.clock.wall_now(),
+        }
+    }
+
+    fn recent(&self) -> &RecentEvents {
+        &self.metrics.recent
+    }
+
+    /// The polls of all processes. Those of other processes are not known if they cannot be read soon, or while these may not know
+    /// yet that they are asked.
+    pub async fn polls(&self) -> PollsOfAll {
+        let own = self.metrics.polls.by_topic(self.clock.now_micros());
+        if !self.store.info().is_shared {
+            return PollsOfAll { own, others: Vec::new(), are_all: true };
+        }
+        let read = tokio::select! {
+            biased;
+            read = self.settled_others() => read,
+            () = self.clock.sleep(POLLS_WAIT) => None,
+        };
+        let (processes, are_all) = read.map_or((Vec::new(), false), |read| (read.processes, read.are_all));
+        PollsOfAll { own, others: processes.into_iter().map(|other| other.polls).collect(), are_all }
+    }
+
+    /// The other processes; `None` before those that live have had the time to publish their figures.
+    async fn settled_others(&self) -> Option<ReadOthers> {
+        let read = self.others().await.ok()?;
+        let since = self.others.lock().await.watched_since?;
+        (self.clock.now() >= since.after(SETTLED_AFTER)).then_some(read)
+    }
+
+    async fn others(&self) -> Result<ReadOthers> {
         let mut others = self.others.lock().await;
         let is_over = |since: Timestamp, time: Duration| self.clock.now() >= since.after(time);
         if let Some((read_at, read)) = &others.read
@@ -154,29 +191,41 @@ impl Processes {
             return read.clone();
         }
         let must_watch = others.watched_at.is_none_or(|at| is_over(at, WATCH_INTERVAL));
-        let read = self.read_others(must_watch).await;
-        if must_watch && read.is_ok() {
-            others.watched_at = Some(self.clock.now());
+        if must_watch && self.watch().await {
+            let now = self.clock.now();
+            if others.watched_at.is_none_or(|at| is_over(at, WATCHED_FOR)) {
+                others.watched_since = Some(now);
+            }
+            others.watched_at = Some(now);
         }
+        if others.watched_at.is_none_or(|at| is_over(at, WATCHED_FOR)) {
+            others.watched_since = None;
+        }
+        let read = self.read_others().await;
         let read = read.map_err(Into::into);
         others.read = Some((self.clock.now(), read.clone()));
         read
     }
 
-    async fn read_others(&self, must_watch: bool) -> store::Result<Vec<OtherProcess>> {
-        if must_watch {
-            let nothing = NoticeContent::new("").expect("is short");
-            // A store that takes no writes still shows the figures that it has.
-            let written = self.store.notices().put(NoticeKind::Watch, "", nothing).await;
-            self.log_result(written.err().as_ref());
-        }
+    /// Asks the other processes to publish their figures. Returns whether that is stored: a store that takes no writes still shows
+    /// the figures that it has.
+    async fn watch(&self) -> bool {
+        let nothing = NoticeContent::new("").expect("is short");
+        let written = self.store.notices().put(NoticeKind::Watch, "", nothing).await;
+        self.log_result(written.as_ref().err());
+        written.is_ok()
+    }
+
+    async fn read_others(&self) -> store::Result<ReadOthers> {
         let notices = self.store.notices().list(NoticeKind::Process).await?;
         let is_other = |notice: &&Notice| notice.id != self.id && notice.age < ENDED_AFTER;
-        let now = self.clock.wall_now();
-        let mut others: Vec<OtherProcess> =
-            notices.iter().filter(is_other).filter_map(|notice| read_notice(notice, now)).collect();
-        others.sort_by(|one, other| one.view.name.cmp(&other.view.name));
-        Ok(others)
+        let (now, has_room) = (self.clock.wall_now(), notices.len() < MAX_NOTICES);
+        let of_others: Vec<&Notice> = notices.iter().filter(is_other).collect();
+        let mut processes: Vec<OtherProcess> =
+            of_others.iter().filter_map(|notice| process_notice::read(notice, now)).collect();
+        processes.sort_by(|one, other| one.view.name.cmp(&other.view.name));
+        let are_all = has_room && processes.len() == of_others.len();
+        Ok(ReadOthers { processes, are_all })
     }
 
     /// A client reads the figures of all processes, so this one publishes its own for a while. Returns at once.
@@ -217,19 +266,14 @@ impl Processes {
     }
 
     fn content(&self) -> NoticeContent {
-        let by_topic = self.recent.minute_by_topic();
-        let topics = StoredTopic::busiest(&by_topic);
-        let stored = StoredProcess {
-            name: self.name.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            started_ms: self.started_at.as_millis(),
-            minute: StoredSummary::new(&self.recent.sum(60)),
-            hour: StoredSummary::new(&self.recent.sum(3_600)),
-            has_all_topics: by_topic.is_complete && topics.len() == by_topic.topics.len(),
-            topics,
-        };
-        let text = serde_json::to_vec(&stored).expect("every value is a text or a number, or several");
-        NoticeContent::new(text).expect("the topics leave 16 KiB for the rest")
+        let recent = self.recent();
+        process_notice::content(&OtherProcess {
+            view: self.view(),
+            minute: recent.sum(60),
+            hour: recent.sum(3_600),
+            by_topic: recent.minute_by_topic(),
+            polls: Some(self.metrics.polls.by_topic(self.clock.now_micros())),
+        })
     }
 
     fn log_result(&self, error: Option<&store::Error>) {
@@ -247,77 +291,4 @@ impl Processes {
     fn lock(&self) -> MutexGuard<'_, Publishing> {
         self.publishing.lock().expect("no code panics while it holds the lock")
     }
-}
-
-/// A process in its notice: JSON, of which unknown fields and events are ignored.
-#[derive(Serialize, Deserialize)]
-struct StoredProcess {
-    name: String,
-    version: String,
-    started_ms: i64,
-    minute: StoredSummary,
-    hour: StoredSummary,
-    /// The events of the minute by topic, of those with most events.
-    topics: Vec<StoredTopic>,
-    has_all_topics: bool,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredTopic {
-    topic: String,
-    minute: StoredSummary,
-}
-
-/// Events that did not happen are left out.
-#[derive(Serialize, Deserialize)]
-struct StoredSummary {
-    /// By the names of the metrics.
-    events: BTreeMap<String, u64>,
-    /// Jobs that became ready, by steps of lateness.
-    late: Vec<u64>,
-}
-
-impl StoredSummary {
-    fn new(summary: &EventSummary) -> Self {
-        let happened = summary.named_counts().filter(|(_, count)| *count > 0);
-        let events = happened.map(|(name, count)| (name.to_owned(), count)).collect();
-        let was_late = summary.late_steps().iter().any(|count| *count > 0);
-        Self { events, late: if was_late { summary.late_steps().to_vec() } else { Vec::new() } }
-    }
-
-    fn read(&self) -> EventSummary {
-        EventSummary::from_parts(|name| self.events.get(name).copied().unwrap_or(0), &self.late)
-    }
-}
-
-impl StoredTopic {
-    /// The topics with most events, as many as a notice has room for.
-    fn busiest(by_topic: &EventsByTopic) -> Vec<Self> {
-        let mut topics: Vec<_> = by_topic.topics.iter().collect();
-        topics
-            .sort_by_key(|(_, summary)| Reverse(summary.named_counts().map(|(_, count)| count).sum::<u64>()));
-        let mut left = TOPICS_LEN;
-        let stored = topics.into_iter().map_while(|(topic, summary)| {
-            let stored = Self { topic: topic.to_string(), minute: StoredSummary::new(summary) };
-            let text = serde_json::to_vec(&stored).expect("every value is a text or a number, or several");
-            left = left.checked_sub(text.len() + 1)?;
-            Some(stored)
-        });
-        stored.collect()
-    }
-}
-
-/// Reads a notice at `now`. `None` when another version wrote something that this one cannot read.
-fn read_notice(notice: &Notice, now: Timestamp) -> Option<OtherProcess> {
-    let stored: StoredProcess = serde_json::from_slice(&notice.content).ok()?;
-    let age_ms = i64::try_from(notice.age.as_millis()).ok()?;
-    let view = ProcessView {
-        name: stored.name,
-        version: stored.version,
-        started_at: Timestamp::from_millis(stored.started_ms),
-        seen_at: Timestamp::from_millis(now.as_millis().saturating_sub(age_ms)),
-    };
-    let topics = stored.topics.into_iter().map(|topic| (topic.topic.into(), topic.minute.read()));
-    let by_topic = EventsByTopic { topics: topics.collect(), is_complete: stored.has_all_topics };
-    Some(OtherProcess { view, minute: stored.minute.read(), hour: stored.hour.read(), by_topic })
 }

@@ -28,12 +28,12 @@ async fn a_topic_shows_its_counts_times_and_waiting_polls(engine: Engine) {
     api.add(r#"{"topic":"t","delay":10}"#).await;
     api.add(r#"{"topic":"t","delay":5}"#).await;
     let view = api.get("/topics/t").await.expect(200).json();
-    // Other processes on the Redis may not know yet that they are asked.
-    let polls = if engine == Engine::Redis { json!(null) } else { json!(0) };
+    // Where there may be other processes, they may not know yet that they are asked.
+    let polls = |polls: u64| if engine == Engine::Embedded { json!(polls) } else { json!(null) };
     let expected = json!({
         "topic": "t", "counts": {"delayed": 2, "ready": 1, "reserved": 0, "dead": 0},
         "next_due_at": "2026-11-21T05:40:08.000Z", "oldest_overdue_at": "2026-11-21T05:40:01.000Z",
-        "waiting": 0, "polls": polls, "paused": {"delivery": false, "intake": false}, "settings": {"require_receipt": false},
+        "waiting": 0, "polls": polls(0), "paused": {"delivery": false, "intake": false}, "settings": {"require_receipt": false},
     });
     assert_eq!(view, expected);
     api.pop("t").await;
@@ -41,7 +41,7 @@ async fn a_topic_shows_its_counts_times_and_waiting_polls(engine: Engine) {
     let view = api.get("/topics/t").await.expect(200).json();
     assert_eq!(view["counts"], json!({"delayed": 2, "ready": 0, "reserved": 1, "dead": 0}));
     assert_eq!((&view["waiting"], &view["oldest_overdue_at"]), (&json!(1), &json!(null)));
-    assert_eq!(view["polls"], 2, "one has ended and one is parked");
+    assert_eq!(view["polls"], polls(2), "one has ended and one is parked");
     poll.abort();
 }
 

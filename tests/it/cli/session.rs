@@ -70,7 +70,7 @@ const TOPICS: &[Step] = &[
     (
         &["topic", "set", "mail", "--ttr", "90s", "--retry", "15s,3m"],
         "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
-mail         0      0         0     0      [..]
+mail         0      0         0     0 [..]
   ttr              1m30s
   retry            15s,3m",
         r#"{"topic":"mail",[..]"settings":{"ttr":90,"retry":[15,180],"require_receipt":false}}"#,
@@ -78,7 +78,7 @@ mail         0      0         0     0      [..]
     (
         &["topic", "set", "mail", "--max-attempts", "1", "--unset", "retry"],
         "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
-mail         0      0         0     0      [..]
+mail         0      0         0     0 [..]
   ttr              1m30s
   max-attempts     1",
         r#"{"topic":"mail",[..]"settings":{"ttr":90,"max_attempts":1,"require_receipt":false}}"#,
@@ -96,7 +96,7 @@ mail         0      0         0     0      [..]
     (
         &["topic", "pause", "mail", "--intake"],
         "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
-mail         0      2         0     0      [..]  intake
+mail         0      2         0     0 [..]  intake
   oldest ready     due [..] ago
   ttr              1m30s
   max-attempts     1",
@@ -105,14 +105,14 @@ mail         0      2         0     0      [..]  intake
     (
         &["topics"],
         "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
-mail         0      2         0     0      [..]  intake
-news         1      0         0     0      [..]",
+mail         0      2         0     0 [..]  intake
+news         1      0         0     0 [..]",
         "{\"topic\":\"mail\",[..]}\n{\"topic\":\"news\",[..]}",
     ),
     (
         &["topic", "resume", "mail"],
         "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
-mail         0      2         0     0      [..]
+mail         0      2         0     0 [..]
   oldest ready     due [..] ago
   ttr              1m30s
   max-attempts     1",
@@ -121,7 +121,7 @@ mail         0      2         0     0      [..]
     (
         &["topics", "--prefix", "ne"],
         "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
-news         1      0         0     0      [..]",
+news         1      0         0     0 [..]",
         r#"{"topic":"news",[..]}"#,
     ),
     (
@@ -161,7 +161,7 @@ news                1      0         0     0  [..]",
     (
         &["topic", "show", "mail"],
         "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
-mail         1      1         0     0      [..]
+mail         1      1         0     0 [..]
   next due         due in [..] ([..])
   oldest ready     due [..] ago
   ttr              1m30s

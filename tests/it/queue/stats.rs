@@ -13,7 +13,7 @@ use linger::{
 use super::new_job;
 use crate::harness::{
     failing::FailingStore,
-    jobs::{ALL, seconds},
+    jobs::{ALL, seconds, topic},
     naive::Naive,
     stores::{Recorder, START},
     wait::{bounded, until},
@@ -124,16 +124,16 @@ async fn topics_that_a_notice_has_no_room_for_are_not_passed_over_in_silence() {
     let (clock, one, two) = processes();
     let name = |n: usize| format!("{n:04}{}", "x".repeat(124));
     for n in 0..1_000 {
-        two.metrics.queue.count(Event::Added, &name(n), n as u64 + 1);
+        two.metrics.queue.count(Event::Added, &name(n), n as u64);
     }
     let own = two.stats().await;
     assert!(own.by_topic.is_complete && own.by_topic.topics.len() == 1_000);
     two.note().await;
     let seen = one.stats().await;
-    assert_eq!((seen.processes.len(), seen.minute.count(Event::Added)), (2, 500_500));
+    assert_eq!((seen.processes.len(), seen.minute.count(Event::Added)), (2, 499_500));
     let topics = added(&seen);
     assert!(!seen.by_topic.is_complete && topics.len() > 200 && topics.len() < 1_000, "{}", topics.len());
-    assert_eq!(topics.last(), Some(&(&*name(999), 1_000)), "the topics with most events are named");
+    assert_eq!(topics.last(), Some(&(&*name(999), 999)), "the topics with most events are named");
     // One more than the topics that have labels is not counted apart.
     two.metrics.queue.count(Event::Added, "one-more", 1);
     let own = two.stats().await;
@@ -195,4 +195,60 @@ async fn notices_that_cannot_be_read_do_not_count() {
     one.store.fail_notices(false);
     pass(&clock, 1).await;
     assert_eq!(one.stats().await.processes.len(), 2);
+}
+
+/// The polls of the topic `t`, as a process shows them.
+async fn polls(process: &Process) -> Option<u64> {
+    process.queue.topic(&topic("t")).await.expect("reads").polls
+}
+
+/// Two seconds in which a process goes on to publish its figures.
+async fn publish(clock: &ManualClock, process: &Process) {
+    for _ in 0..2 {
+        process.events.watched();
+        pass(clock, 1).await;
+    }
+}
+
+#[tokio::test]
+async fn polls_that_are_not_known_are_not_said_to_be_none() {
+    let (clock, one, two) = processes();
+    one.add(&["a"]).await;
+    let now_us = || clock.now_micros();
+    one.metrics.queue.polls.began("t", now_us());
+    let elsewhere = two.metrics.queue.polls.began("t", now_us());
+    assert_eq!(polls(&one).await, None, "the other process is not asked yet");
+    publish(&clock, &two).await;
+    assert_eq!(polls(&one).await, None, "a third one could still answer");
+    publish(&clock, &two).await;
+    assert_eq!(polls(&one).await, Some(2));
+    two.metrics.queue.polls.ended(&elsewhere, now_us());
+    // What another version publishes without polls, or what this one cannot read, says nothing of them.
+    for strange in [
+        r#"{"name":"old/1","version":"0","started_ms":0,"minute":{"events":{},"late":[]},"hour":{"events":{},"late":[]},"topics":[],"has_all_topics":true}"#,
+        "{}",
+    ] {
+        let content = NoticeContent::new(strange).expect("is short");
+        one.store.notices().put(NoticeKind::Process, "strange", content).await.expect("writes");
+        publish(&clock, &two).await;
+        assert_eq!(polls(&one).await, None, "{strange}");
+    }
+    one.store.notices().delete(NoticeKind::Process, "strange").await.expect("writes");
+    publish(&clock, &two).await;
+    assert_eq!(polls(&one).await, Some(2), "a poll counts for a minute after its end");
+    // The other process is not asked for longer than its notice counts.
+    pass(&clock, 30).await;
+    assert_eq!(polls(&one).await, None);
+}
+
+#[tokio::test]
+async fn polls_leave_the_figures_of_events_complete() {
+    let (_clock, one, two) = processes();
+    two.metrics.queue.count(Event::Added, "t", 1);
+    for n in 0..2_000 {
+        two.metrics.queue.polls.began(&format!("idle-{n:04}-{}", "x".repeat(100)), 0);
+    }
+    two.note().await;
+    let seen = one.stats().await;
+    assert_eq!((added(&seen), seen.by_topic.is_complete), (vec![("t", 1)], true));
 }

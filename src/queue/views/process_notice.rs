@@ -1,0 +1,159 @@
+//! What a process publishes for the others: its notice, which is JSON of which unknown fields and events are ignored.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    job::Timestamp,
+    metrics::{EventSummary, EventsByTopic, PollsByTopic},
+    store::{Notice, NoticeContent},
+};
+
+/// How many bytes the topics with polls take in the notice of a process: some 400 topics with names of usual length.
+const POLLS_LEN: usize = 12 << 10;
+/// How many bytes the topics take in the notice of a process: some 500 topics with names of usual length.
+const TOPICS_LEN: usize = 48 << 10;
+
+/// A server process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessView {
+    /// The name of its host and its process id.
+    pub name: String,
+    /// The version of Linger.
+    pub version: String,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it last published its figures.
+    pub seen_at: Timestamp,
+}
+
+/// What a process has published.
+#[derive(Debug, Clone)]
+pub struct OtherProcess {
+    pub view: ProcessView,
+    pub minute: EventSummary,
+    pub hour: EventSummary,
+    pub by_topic: EventsByTopic,
+    /// `None` if its version does not count them.
+    pub polls: Option<PollsByTopic>,
+}
+
+/// A process in its notice.
+#[derive(Serialize, Deserialize)]
+struct StoredProcess {
+    name: String,
+    version: String,
+    started_ms: i64,
+    minute: StoredSummary,
+    hour: StoredSummary,
+    /// The events of the minute by topic, of those with most events.
+    topics: Vec<StoredTopic>,
+    has_all_topics: bool,
+    /// Earlier versions have none.
+    polls: Option<StoredPolls>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredPolls {
+    topics: BTreeMap<String, u64>,
+    has_all_topics: bool,
+}
+
+impl StoredPolls {
+    /// As many topics as a notice has room for.
+    fn new(polls: &PollsByTopic) -> Self {
+        // A number has at most 20 digits; the quotes, the colon and the comma take four bytes.
+        let mut left = POLLS_LEN;
+        let fitting = polls.topics.iter().map_while(|(topic, polls)| {
+            left = left.checked_sub(topic.len() + 24)?;
+            Some((topic.to_string(), *polls))
+        });
+        let topics: BTreeMap<String, u64> = fitting.collect();
+        let has_all_topics = polls.is_complete && topics.len() == polls.topics.len();
+        Self { topics, has_all_topics }
+    }
+
+    fn read(self) -> PollsByTopic {
+        let topics = self.topics.into_iter().map(|(topic, polls)| (topic.into(), polls)).collect();
+        PollsByTopic { topics, is_complete: self.has_all_topics }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredTopic {
+    topic: String,
+    minute: StoredSummary,
+}
+
+/// Events that did not happen are left out.
+#[derive(Serialize, Deserialize)]
+struct StoredSummary {
+    /// By the names of the metrics.
+    events: BTreeMap<String, u64>,
+    /// Jobs that became ready, by steps of lateness.
+    late: Vec<u64>,
+}
+
+impl StoredSummary {
+    fn new(summary: &EventSummary) -> Self {
+        let happened = summary.named_counts().filter(|(_, count)| *count > 0);
+        let events = happened.map(|(name, count)| (name.to_owned(), count)).collect();
+        let was_late = summary.late_steps().iter().any(|count| *count > 0);
+        Self { events, late: if was_late { summary.late_steps().to_vec() } else { Vec::new() } }
+    }
+
+    fn read(&self) -> EventSummary {
+        EventSummary::from_parts(|name| self.events.get(name).copied().unwrap_or(0), &self.late)
+    }
+}
+
+impl StoredTopic {
+    /// The topics with most events, as many as a notice has room for.
+    fn busiest(by_topic: &EventsByTopic) -> Vec<Self> {
+        let mut topics: Vec<_> = by_topic.topics.iter().collect();
+        topics
+            .sort_by_key(|(_, summary)| Reverse(summary.named_counts().map(|(_, count)| count).sum::<u64>()));
+        let mut left = TOPICS_LEN;
+        let stored = topics.into_iter().map_while(|(topic, summary)| {
+            let stored = Self { topic: topic.to_string(), minute: StoredSummary::new(summary) };
+            let text = serde_json::to_vec(&stored).expect("every value is a text or a number, or several");
+            left = left.checked_sub(text.len() + 1)?;
+            Some(stored)
+        });
+        stored.collect()
+    }
+}
+
+/// The notice of a process.
+pub fn content(process: &OtherProcess) -> NoticeContent {
+    let topics = StoredTopic::busiest(&process.by_topic);
+    let stored = StoredProcess {
+        name: process.view.name.clone(),
+        version: process.view.version.clone(),
+        started_ms: process.view.started_at.as_millis(),
+        minute: StoredSummary::new(&process.minute),
+        hour: StoredSummary::new(&process.hour),
+        has_all_topics: process.by_topic.is_complete && topics.len() == process.by_topic.topics.len(),
+        topics,
+        polls: process.polls.as_ref().map(StoredPolls::new),
+    };
+    let text = serde_json::to_vec(&stored).expect("every value is a text or a number, or several");
+    NoticeContent::new(text).expect("events and polls by topic leave 4 KiB for the rest")
+}
+
+/// Reads a notice at `now`. `None` when another version wrote something that this one cannot read.
+pub fn read(notice: &Notice, now: Timestamp) -> Option<OtherProcess> {
+    let stored: StoredProcess = serde_json::from_slice(&notice.content).ok()?;
+    let age_ms = i64::try_from(notice.age.as_millis()).ok()?;
+    let view = ProcessView {
+        name: stored.name,
+        version: stored.version,
+        started_at: Timestamp::from_millis(stored.started_ms),
+        seen_at: Timestamp::from_millis(now.as_millis().saturating_sub(age_ms)),
+    };
+    let topics = stored.topics.into_iter().map(|topic| (topic.topic.into(), topic.minute.read()));
+    let by_topic = EventsByTopic { topics: topics.collect(), is_complete: stored.has_all_topics };
+    let (minute, hour) = (stored.minute.read(), stored.hour.read());
+    Some(OtherProcess { view, minute, hour, by_topic, polls: stored.polls.map(StoredPolls::read) })
+}
