@@ -16,6 +16,7 @@ use linger::{
 use serde_json::Value;
 
 use crate::harness::{
+    faketime::library,
     process::{Server, run, stderr, stdout},
     receiver::{Answer, Receiver},
     redis::{fresh_prefix, shared},
@@ -74,15 +75,6 @@ impl ProgramWithClock {
             ("NO_FAKE_STAT", "1".to_owned()),
         ]
     }
-}
-
-/// Debian's libfaketime, in the variant for programs with threads.
-fn library() -> PathBuf {
-    let folders =
-        fs::read_dir("/usr/lib").expect("the directory exists").map(|entry| entry.expect("reads").path());
-    let mut found =
-        folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).filter(|file| file.exists());
-    found.next().expect("libfaketime is missing; install it with scripts/test")
 }
 
 /// Adds a job. Returns the response.

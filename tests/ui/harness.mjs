@@ -57,12 +57,14 @@ async function startRedis(directory) {
   return { url: `redis://127.0.0.1:${port}`, stop: () => ended(child, "SIGKILL") };
 }
 
+const newDirectory = () => fs.mkdtempSync(path.join(os.tmpdir(), "linger-ui-"));
+
 /** A server with a store of its own. */
 export class Server {
   /** `settings` are variables of the environment, without their first part. */
-  static async start(engine, settings = {}) {
+  static async start(engine, settings = {}, directory = newDirectory()) {
     const server = new Server();
-    server.directory = fs.mkdtempSync(path.join(os.tmpdir(), "linger-ui-"));
+    server.directory = directory;
     server.redis = engine === "redis" ? await startRedis(server.directory) : null;
     server.settings = { ...settings };
     if (server.redis) Object.assign(server.settings, { STORE__ENGINE: "redis", REDIS__URL: server.redis.url });
@@ -73,14 +75,15 @@ export class Server {
 
   /** Tokens that the server knows: their texts by name. `given` are the options of `linger token new` of each. */
   static async withTokens(engine, given, settings = {}) {
-    const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), "linger-ui-tokens-")), "tokens.toml");
+    const directory = newDirectory();
+    const file = path.join(directory, "tokens.toml");
     const tokens = {};
     for (const [name, options] of Object.entries(given)) {
       const child = spawn(PROGRAM, ["token", "new", "--name", name, ...options, "--append", file], { stdio: ["ignore", "pipe", "inherit"] });
       tokens[name] = (await lineOf(child, /(linger_\S+)/, "linger token"))[1];
       await ended(child, "SIGTERM");
     }
-    const server = await Server.start(engine, { ...settings, AUTH__TOKENS_FILE: file });
+    const server = await Server.start(engine, { ...settings, AUTH__TOKENS_FILE: file }, directory);
     return Object.assign(server, { tokens, token: Object.values(tokens)[0] });
   }
 

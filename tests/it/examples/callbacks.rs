@@ -9,7 +9,8 @@ use std::{
 
 use super::{Program, example};
 use crate::harness::{
-    blocking_http::call_with, pages::blocks_after, process::Server, redis::free_port, wait::TimeLimit,
+    blocking_http::call_with, faketime, pages::blocks_after, process::Server, redis::free_port,
+    wait::TimeLimit,
 };
 
 /// The secret, the headers and the body of the test vector.
@@ -17,8 +18,8 @@ const SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 const HEADERS: &str = "webhook-id: msg_27UH4WbU6Z5A5EzD8u03UvzRbpk\r\nwebhook-timestamp: 1649367553\r\n";
 const SIGNATURE: &str = "webhook-signature: v1,tZ1I4/hDygAJgO5TYxiSd6Sd0kDW6hPenDe+bTa3Kkw=\r\n";
 const BODY: &str = r#"{"email":"test@example.com","username":"test_user"}"#;
-/// The time at which the vector was signed.
-const SIGNED_AT: &str = "2022-04-07 21:39:13";
+/// The time at which the vector was signed, from which the clock goes on.
+const SIGNED_AT: &str = "@2022-04-07 21:39:13";
 
 const COMMENT: &str = "<!-- tests/it/examples/callbacks.rs runs the next two blocks -->";
 
@@ -55,17 +56,18 @@ fn free_address() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], free_port()))
 }
 
-fn receiver(program: &[&str]) -> Command {
-    let mut command = Command::new(program[0]);
-    command.args(&program[1..]).arg(example("receiver.py")).env("TZ", "UTC");
+fn receiver() -> Command {
+    let mut command = Command::new("python3");
+    command.arg(example("receiver.py")).env("TZ", "UTC");
     command
 }
 
 #[test]
 fn the_receiver_accepts_a_signed_call_only() {
     let secrets = format!("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA {SECRET}");
-    let mut receiver =
-        Receiver::start(receiver(&["faketime", SIGNED_AT, "python3"]), &secrets, free_address());
+    let mut command = receiver();
+    command.env("LD_PRELOAD", faketime::library()).env("FAKETIME", SIGNED_AT);
+    let mut receiver = Receiver::start(command, &secrets, free_address());
     let signed = format!("{HEADERS}{SIGNATURE}linger-job: one\r\n");
     assert_eq!(receiver.call(&signed, BODY), 204);
     assert_eq!(receiver.program.line(), format!("one {BODY}\n"));
@@ -81,7 +83,7 @@ fn the_receiver_accepts_a_signed_call_only() {
 
 #[test]
 fn the_receiver_refuses_an_old_call() {
-    let receiver = Receiver::start(receiver(&["python3"]), SECRET, free_address());
+    let receiver = Receiver::start(receiver(), SECRET, free_address());
     assert_eq!(receiver.call(&format!("{HEADERS}{SIGNATURE}"), BODY), 401);
 }
 
@@ -163,7 +165,7 @@ fn a_payment_notification_arrives_with_a_signature() {
         run(command, &server)
     };
     let secret = notification(&["endpoint", &format!("http://localhost:{}/paid", address.port())]);
-    let mut receiver = Receiver::start(receiver(&["python3"]), secret.trim(), address);
+    let mut receiver = Receiver::start(receiver(), secret.trim(), address);
     let settings = server.call("GET", "/topics/work", "").json()["settings"].clone();
     assert_eq!(settings["retry"].as_array().map(Vec::len), Some(9), "{settings}");
     notification(&["paid", "2001"]);

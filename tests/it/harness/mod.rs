@@ -6,6 +6,7 @@ pub mod certificates;
 pub mod client;
 pub mod cluster;
 pub mod failing;
+pub mod faketime;
 pub mod jobs;
 pub mod lists;
 pub mod monitor;
