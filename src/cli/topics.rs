@@ -3,18 +3,20 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Subcommand};
-use linger_client::{Counts, OnExpiry, Paused, Request, Response, Topic, TopicSort, TopicsRequest};
+use linger_client::{
+    Counts, NewPause, OnExpiry, Pause, Paused, Request, Response, Topic, TopicSort, TopicsRequest,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
     exit::{Exit, Failure},
     help,
-    job_args::OnExpiryArg,
+    job_args::{OnExpiryArg, parse_expire},
     session::{ChangeArgs, ReadArgs, Session},
-    text::{counted, paused, span, table},
+    text::{Wording, counted, paused, span, table},
 };
-use crate::job::parse_duration;
+use crate::{job::parse_duration, messages::printable::escape_line};
 
 /// Most topics of a page.
 const PAGE: usize = 1_000;
@@ -43,7 +45,7 @@ pub(super) enum TopicCommand {
     Pause(PauseArgs),
     /// Resume the delivery of jobs, the intake of new ones, or both
     #[command(after_help = help::CALLS)]
-    Resume(PauseArgs),
+    Resume(ResumeArgs),
     /// Delete every job of a topic in every state; its settings stay
     #[command(after_help = help::CALLS)]
     Purge(PurgeArgs),
@@ -96,9 +98,9 @@ pub(super) struct SetArgs {
     change: ChangeArgs,
 }
 
-/// Arguments of `linger topic pause` and `linger topic resume`.
+/// What `linger topic pause` and `linger topic resume` are about.
 #[derive(Debug, Args)]
-pub(super) struct PauseArgs {
+struct OperationArgs {
     /// Name of the topic
     topic: String,
     /// Only the delivery of jobs [default: both]
@@ -107,6 +109,28 @@ pub(super) struct PauseArgs {
     /// Only the intake of new jobs [default: both]
     #[arg(long)]
     intake: bool,
+}
+
+/// Arguments of `linger topic pause`.
+#[derive(Debug, Args)]
+pub(super) struct PauseArgs {
+    #[command(flatten)]
+    operations: OperationArgs,
+    /// Why; shown wherever the pause is
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// When the pause ends by itself: a moment (RFC 3339), or a duration from now, such as 30m [default: never]
+    #[arg(long, value_name = "MOMENT", value_parser = checked_until)]
+    until: Option<String>,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Arguments of `linger topic resume`.
+#[derive(Debug, Args)]
+pub(super) struct ResumeArgs {
+    #[command(flatten)]
+    operations: OperationArgs,
     #[command(flatten)]
     change: ChangeArgs,
 }
@@ -178,8 +202,16 @@ pub(super) fn run(command: &TopicCommand) -> ExitCode {
         TopicCommand::Set(arguments) => {
             arguments.change.run("topic set", async |session| set(session, arguments).await)
         }
-        TopicCommand::Pause(arguments) => arguments.change("topic pause", Request::pause, "pause"),
-        TopicCommand::Resume(arguments) => arguments.change("topic resume", Request::resume, "resume"),
+        TopicCommand::Pause(PauseArgs { operations, reason, until, change }) => {
+            let pause =
+                NewPause { paused: operations.paused(), reason: reason.clone(), until: until.clone() };
+            let request = Request::pause(&operations.topic, &pause);
+            change.run("topic pause", async |session| operations.change(session, "pause", &request).await)
+        }
+        TopicCommand::Resume(ResumeArgs { operations, change }) => {
+            let request = Request::resume(&operations.topic, operations.paused());
+            change.run("topic resume", async |session| operations.change(session, "resume", &request).await)
+        }
         TopicCommand::Purge(PurgeArgs { topic, change }) => {
             change.run("topic purge", async |session| purge(session, topic).await)
         }
@@ -199,6 +231,9 @@ fn details(session: &Session, topic: &Topic) -> String {
     };
     line("next due", topic.next_due_at.map(|due_at| wording.due(due_at)));
     line("oldest ready", topic.oldest_overdue_at.map(|due_at| wording.due(due_at)));
+    for (name, pause) in [("delivery", &topic.pauses.delivery), ("intake", &topic.pauses.intake)] {
+        line(name, pause.as_ref().map(|pause| pause_text(&wording, pause)));
+    }
     let settings = &topic.settings;
     let steps = settings.retry.iter().copied().map(span).collect::<Vec<_>>().join(",");
     line("ttr", settings.ttr.map(span));
@@ -247,17 +282,31 @@ async fn set(session: &Session, arguments: &SetArgs) -> Result<Exit, Failure> {
     print(session, &response)
 }
 
-impl PauseArgs {
-    fn change(&self, command: &'static str, request: fn(&str, Paused) -> Request, verb: &str) -> ExitCode {
-        let Self { topic, delivery, intake, change } = self;
-        let both = !delivery && !intake;
-        let what = Paused { delivery: *delivery || both, intake: *intake || both };
-        change.run(command, async |session| {
-            session.confirm_change(&format!("{verb} {topic}"))?;
-            let response = session.call(&request(topic, what)).await?;
-            print(session, &response)
-        })
+impl OperationArgs {
+    fn paused(&self) -> Paused {
+        let both = !self.delivery && !self.intake;
+        Paused { delivery: self.delivery || both, intake: self.intake || both }
     }
+
+    async fn change(&self, session: &Session, verb: &str, request: &Request) -> Result<Exit, Failure> {
+        session.confirm_change(&format!("{verb} {}", self.topic))?;
+        let response = session.call(request).await?;
+        print(session, &response)
+    }
+}
+
+/// The server reads it by its own clock.
+fn checked_until(text: &str) -> Result<String, String> {
+    parse_expire(text).map(|_| text.to_owned())
+}
+
+/// When, by whom and why an operation was paused, and until when.
+fn pause_text(wording: &Wording, pause: &Pause) -> String {
+    let since = pause.since.map(|since| format!("since {}", wording.moment(since)));
+    let by = pause.by.as_ref().map(|by| format!("by {}", escape_line(by)));
+    let until = pause.until.map(|until| format!("until {}", wording.moment(until)));
+    let reason = pause.reason.as_ref().map(|reason| format!("because: {}", escape_line(reason)));
+    [Some("paused".to_owned()), since, by, until, reason].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 async fn purge(session: &Session, topic: &str) -> Result<Exit, Failure> {

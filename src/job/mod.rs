@@ -52,6 +52,6 @@ pub use retry::{DEFAULT_MAX_ATTEMPTS, RetrySchedule};
 pub use signing_secret::{SecretError, SecretId, SigningKey, SigningSecret};
 pub use spec::JobSpec;
 pub use time::{Now, TimeError, Timestamp};
-pub use topic::{TopicPause, TopicSettings};
+pub use topic::{Pause, PausedOperations, TopicPause, TopicSettings};
 pub use topic_values::topic_values_need_room;
 pub use trace_context::TraceContext;

@@ -1,6 +1,6 @@
 //! The settings of a topic: the defaults for its jobs, and its pauses.
 
-use super::{DedupWindow, Delay, OnExpiry, RetrySchedule, TopicCallback, Ttr};
+use super::{Actor, DedupWindow, Delay, OnExpiry, Reason, RetrySchedule, Timestamp, TopicCallback, Ttr};
 
 /// Defaults for jobs that do not set these values themselves. They are copied into each job when it is added, except
 /// for the callback.
@@ -26,27 +26,93 @@ pub struct TopicSettings {
     pub callback: TopicCallback,
 }
 
-/// Which operations of a topic are paused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TopicPause {
-    /// No jobs are delivered.
+/// The operations of a topic that a call pauses or resumes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PausedOperations {
+    /// The delivery of jobs.
     pub delivery: bool,
-    /// No jobs are accepted.
+    /// The intake of jobs.
     pub intake: bool,
 }
 
-impl TopicPause {
-    /// Both are paused.
+impl PausedOperations {
+    /// Both.
     pub const ALL: Self = Self { delivery: true, intake: true };
-    /// Neither is paused.
+    /// Neither.
     pub const NONE: Self = Self { delivery: false, intake: false };
+}
 
-    /// This pause after pausing `set` and then resuming `clear`.
+/// The pauses of a topic, also those that are over and were not removed yet.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TopicPause {
+    /// No jobs are delivered.
+    pub delivery: Option<Pause>,
+    /// No jobs are accepted.
+    pub intake: Option<Pause>,
+}
+
+/// A pause of an operation. A version that knew none of its values has left them out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pause {
+    /// Since when the operation is paused.
+    pub since: Option<Timestamp>,
+    /// Who paused it last.
+    pub by: Option<Actor>,
+    /// Why.
+    pub reason: Option<Reason>,
+    /// When it ends by itself. No process has to be alive then.
+    pub until: Option<Timestamp>,
+}
+
+/// Pauses of which nothing is known.
+impl From<PausedOperations> for TopicPause {
+    fn from(operations: PausedOperations) -> Self {
+        let pause = |is_paused: bool| is_paused.then(Pause::default);
+        Self { delivery: pause(operations.delivery), intake: pause(operations.intake) }
+    }
+}
+
+impl Pause {
+    /// A pause of which nothing is known.
+    pub const ENDLESS: Self = Self { since: None, by: None, reason: None, until: None };
+
+    /// Whether it has ended by itself.
     #[must_use]
-    pub fn changed(self, set: Self, clear: Self) -> Self {
-        Self {
-            delivery: (self.delivery || set.delivery) && !clear.delivery,
-            intake: (self.intake || set.intake) && !clear.intake,
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+}
+
+impl TopicPause {
+    /// Both are paused, without an end.
+    pub const ALL: Self = Self { delivery: Some(Pause::ENDLESS), intake: Some(Pause::ENDLESS) };
+
+    /// The pauses that are not over.
+    #[must_use]
+    pub fn active(&self, now: Timestamp) -> Self {
+        let active = |pause: &Option<Pause>| pause.clone().filter(|pause| !pause.is_over(now));
+        Self { delivery: active(&self.delivery), intake: active(&self.intake) }
+    }
+
+    /// Pauses these operations as `pause` says. One that is paused already stays so since then.
+    pub fn pause(&mut self, operations: PausedOperations, pause: &Pause) {
+        let PausedOperations { delivery, intake } = operations;
+        for (_, paused) in [(delivery, &mut self.delivery), (intake, &mut self.intake)]
+            .into_iter()
+            .filter(|(is_asked, _)| *is_asked)
+        {
+            let since = paused.take().map_or(pause.since, |earlier| earlier.since);
+            *paused = Some(Pause { since, ..pause.clone() });
+        }
+    }
+
+    /// Resumes these operations.
+    pub fn resume(&mut self, operations: PausedOperations) {
+        if operations.delivery {
+            self.delivery = None;
+        }
+        if operations.intake {
+            self.intake = None;
         }
     }
 }

@@ -4,8 +4,8 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use super::{
-    Attributes, CallRate, Callback, DedupWindow, Delay, OnExpiry, SigningSecret, Tag, TopicCallback,
-    TopicPause, TopicSettings, Ttr, decode_steps, encode_steps,
+    Actor, Attributes, CallRate, Callback, DedupWindow, Delay, OnExpiry, Pause, Reason, SigningSecret, Tag,
+    Timestamp, TopicCallback, TopicPause, TopicSettings, Ttr, decode_steps, encode_steps,
 };
 
 /// 8 bytes, in milliseconds.
@@ -14,8 +14,9 @@ const TTR: Tag = Tag(1);
 const MAX_ATTEMPTS: Tag = Tag(2);
 /// As in a record. Empty: jobs are not delayed when they are tried again.
 const RETRY: Tag = Tag(3);
-/// The following tags are present when they are set. They have no value yet; one of a later version is kept.
+/// Present when it is set. It has no value yet; one of a later version is kept.
 const REQUIRE_RECEIPT: Tag = Tag(4);
+/// Both are present when they are set, with [`Pause::encode`]. An earlier version left it empty.
 const PAUSE_DELIVERY: Tag = Tag(5);
 const PAUSE_INTAKE: Tag = Tag(6);
 /// As in a record: [`Callback::encode`].
@@ -35,7 +36,7 @@ const LATE_FINISH: Tag = Tag(13);
 /// [`DedupWindow::encode`].
 const DEDUP: Tag = Tag(14);
 
-/// Whether `after` has a value that `before` lacks, or another one that is not shorter. A pause takes a few bytes and does not
+/// Whether `after` has a value that `before` lacks, or another one that is not shorter. A pause takes little room and does not
 /// count: operators pause topics when something is wrong.
 #[must_use]
 pub fn topic_values_need_room(before: &Attributes, after: &Attributes) -> bool {
@@ -128,14 +129,48 @@ impl TopicPause {
     /// The pause among the values of a topic.
     #[must_use]
     pub fn decode(values: &Attributes) -> Self {
-        let is_set = |tag| values.get(tag).is_some();
-        Self { delivery: is_set(PAUSE_DELIVERY), intake: is_set(PAUSE_INTAKE) }
+        let pause = |tag| values.get(tag).map(Pause::decode);
+        Self { delivery: pause(PAUSE_DELIVERY), intake: pause(PAUSE_INTAKE) }
     }
 
-    /// Replaces the pause among the values of a topic.
-    pub fn encode_into(self, values: &mut Attributes) {
-        set_flag(values, PAUSE_DELIVERY, self.delivery);
-        set_flag(values, PAUSE_INTAKE, self.intake);
+    /// Replaces the pauses among the values of a topic.
+    pub fn encode_into(&self, values: &mut Attributes) {
+        let Self { delivery, intake } = self;
+        values.set(PAUSE_DELIVERY, delivery.as_ref().map(Pause::encode).as_deref());
+        values.set(PAUSE_INTAKE, intake.as_ref().map(Pause::encode).as_deref());
+    }
+}
+
+/// Tags within the value of a pause. Moments have 8 bytes, in milliseconds.
+const SINCE: Tag = Tag(1);
+const BY: Tag = Tag(2);
+const REASON: Tag = Tag(3);
+const UNTIL: Tag = Tag(4);
+
+impl Pause {
+    fn encode(&self) -> Vec<u8> {
+        let Self { since, by, reason, until } = self;
+        let moment = |moment: Option<Timestamp>| moment.map(|moment| moment.as_millis().to_be_bytes());
+        let mut values = Attributes::default();
+        values.set(SINCE, moment(*since).as_ref().map(<[u8; 8]>::as_slice));
+        values.set(BY, by.as_ref().map(|by| by.as_str().as_bytes()));
+        values.set(REASON, reason.as_ref().map(|reason| reason.as_str().as_bytes()));
+        values.set(UNTIL, moment(*until).as_ref().map(<[u8; 8]>::as_slice));
+        values.as_bytes().to_vec()
+    }
+
+    /// What cannot be read is left out: the operation is paused all the same.
+    fn decode(bytes: &[u8]) -> Self {
+        let values = Attributes::decode(bytes).unwrap_or_default();
+        let moment =
+            |tag| Some(Timestamp::from_millis(i64::from_be_bytes(values.get(tag)?.try_into().ok()?)));
+        let text = |tag| std::str::from_utf8(values.get(tag)?).ok();
+        Self {
+            since: moment(SINCE),
+            by: text(BY).and_then(|by| Actor::parse(by).ok()),
+            reason: text(REASON).and_then(Reason::new),
+            until: moment(UNTIL),
+        }
     }
 }
 
@@ -218,7 +253,16 @@ mod tests {
                 key: SigningKey::from_bytes(&[n; 24]).expect("valid"),
             };
             let secrets: Vec<_> = (0..secrets).map(secret).collect();
-            let pause = TopicPause { delivery, intake };
+            let paused = Pause {
+                since: rate.map(|rate| Timestamp::from_millis(i64::from(rate))),
+                by: Actor::parse("ann").ok(),
+                reason: Reason::new("the bank is down"),
+                until: ttr_ms.map(|ms| Timestamp::from_millis(ms.cast_signed())),
+            };
+            let pause = TopicPause {
+                delivery: delivery.then(|| paused.clone()),
+                intake: intake.then(Pause::default),
+            };
             let mut values = Attributes::default();
             values.set(Tag(200), Some(b"later"));
             pause.encode_into(&mut values);
@@ -227,7 +271,7 @@ mod tests {
             prop_assert_eq!(SigningSecret::decode_from(&values), Some(secrets));
             prop_assert_eq!((TopicSettings::decode(&values), TopicPause::decode(&values)), (Some(settings), pause));
             TopicSettings::default().encode_into(&mut values);
-            TopicPause::NONE.encode_into(&mut values);
+            TopicPause::default().encode_into(&mut values);
             SigningSecret::encode_into(&[], &mut values);
             prop_assert_eq!(values.as_bytes(), b"\xc8\0\x05later");
         }
@@ -236,6 +280,8 @@ mod tests {
         fn decoding_any_bytes_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let values = Attributes::decode(&bytes);
             let _ = values.map(|values| (TopicSettings::decode(&values), SigningSecret::decode_from(&values)));
+            let pause = Pause::decode(&bytes);
+            prop_assert_eq!(Pause::decode(&pause.encode()), pause);
         }
     }
 }

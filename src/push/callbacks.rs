@@ -221,10 +221,10 @@ impl CallbackState {
             (None, Some(target)) => self.queue.host_number(target.url.origin()),
             (None, None) => return Destination::Workers,
         };
-        if config.pause.delivery {
+        if self.queue.is_delivery_paused(&outlet.topic, &config) {
             // Set before the second look, so that a resumption after it is not taken for a hint of workers.
             self.has_paused.store(true, Ordering::SeqCst);
-            if self.queue.topic_config(&outlet.topic).pause.delivery {
+            if self.queue.is_delivery_paused(&outlet.topic, &self.queue.topic_config(&outlet.topic)) {
                 return Destination::Paused;
             }
         }

@@ -47,7 +47,8 @@ impl CallbackState {
             () = stop.cancelled() => return,
         };
         // A pause that was acknowledged while the job waited here stops its call too.
-        if self.queue.topic_config(&permit.outlet().topic).pause.delivery {
+        let topic = &permit.outlet().topic;
+        if self.queue.is_delivery_paused(topic, &self.queue.topic_config(topic)) {
             return;
         }
         let now_us = self.clock.now_micros();

@@ -93,6 +93,9 @@ pub enum Error {
     /// The topic's intake is paused; nothing happened.
     #[error("this topic's intake is paused; resume it or try again later")]
     IntakePaused,
+    /// The pause would have ended already; nothing happened.
+    #[error("the pause would end before it begins")]
+    PauseInPast,
     /// A setting forbids the callback; nothing happened.
     #[error("this callback is not allowed here; the setting {setting} forbids it")]
     CallbackNotAllowed {
@@ -266,7 +269,7 @@ impl Error {
             Self::TopicHasCallback { .. } => "topic_has_callback",
             Self::IntakePaused => "intake_paused",
             Self::CallbackNotAllowed { .. } => "callback_not_allowed",
-            Self::HiddenHeaders { .. } => "invalid_request",
+            Self::HiddenHeaders { .. } | Self::PauseInPast => "invalid_request",
             Self::TooManySecrets => "too_many_secrets",
             Self::SecretNotFound => "secret_not_found",
             Self::BodyTooLarge { .. } => "body_too_large",

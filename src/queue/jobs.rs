@@ -94,7 +94,8 @@ impl Queue {
         }
         let topic = self.store.topic_config(&job.topic);
         // With an id of the client's it may be the repeat of an add that was accepted.
-        if topic.pause.intake && job.id.is_none() {
+        let is_paused = topic.pause.intake.as_ref().is_some_and(|pause| !pause.is_over(self.store.now()));
+        if is_paused && job.id.is_none() {
             return Err(Error::IntakePaused);
         }
         let rules = self.call_rules();
@@ -122,7 +123,7 @@ impl Queue {
         };
         let id = job.id.unwrap_or_else(JobId::generate);
         let if_exists = if job.replaces { IfExists::Replace { by: by.cloned() } } else { IfExists::Keep };
-        let (topic, due, body, is_paused) = (job.topic, job.due, job.body, topic.pause.intake);
+        let (topic, due, body) = (job.topic, job.due, job.body);
         Ok(AddJob { id, topic, due, spec, fingerprint, is_paused, if_exists, body })
     }
 

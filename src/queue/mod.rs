@@ -99,7 +99,7 @@ pub use schedules::{
     MAX_SCHEDULES, MAX_TEMPLATE, PutEffect, ScheduleList, ScheduleView, TemplateReader, UpcomingRuns,
 };
 pub use service::{Queue, StoreEvents};
-pub use topics::TopicView;
+pub use topics::{NewPause, TopicView};
 pub use views::{
     StatsView, TimelineOf, TimelineView,
     lists::{DeadReason, DeadReasons},

@@ -1,6 +1,7 @@
 //! Popping: reserves ready jobs, or waits for one.
 
 pub(super) mod delivery;
+pub(super) mod pauses;
 pub(super) mod waiters;
 
 use std::{collections::HashSet, time::Duration};

@@ -18,7 +18,7 @@ use super::{
     error::Result,
     health::StoreHealth,
     limits::Limits,
-    pop::{delivery::ReturnContext, waiters::Waiters},
+    pop::{delivery::ReturnContext, pauses::Pauses, waiters::Waiters},
     timer::Timer,
     views::{
         Timelines, processes::Processes, read_permits::ReadPermits, scrape::StoreScrape,
@@ -55,6 +55,7 @@ pub struct Queue {
     pub(super) purges: Arc<Purges>,
     pub(super) ended: Arc<EndedJobs>,
     pub(super) processes: Arc<Processes>,
+    pub(super) pauses: Arc<Pauses>,
     /// Wakes the runner of schedules when this process has changed one.
     pub(super) schedule_changed: Notify,
     pub(super) unreadable_schedules: FailureLog,
@@ -140,8 +141,10 @@ impl Queue {
         let sorted_topics = SortedTopics::new(store.clone(), clock.clone(), read_permits.clone());
         let sorted_topics = Arc::new(sorted_topics);
         let ended = Arc::<EndedJobs>::default();
+        let pauses = Pauses::new(store.clone(), clock.clone(), tasks.clone());
         let queue = Arc::new(Self {
-            waiters: Waiters::new(return_context, limits.max_waiting),
+            waiters: Waiters::new(return_context, pauses.clone(), limits.max_waiting),
+            pauses,
             health: StoreHealth::new(store.clone(), clock.clone(), metrics.clone(), operation_failed),
             timer: Timer::new(store.clone(), clock.clone(), metrics.clone(), ended.clone()),
             scrape: StoreScrape::new(store.clone(), clock.clone(), metrics.clone()),
@@ -243,6 +246,7 @@ impl Queue {
         self.operations.stop_all();
         self.purges.stop_all();
         self.processes.stop();
+        self.pauses.stop();
         self.waiters.close();
     }
 

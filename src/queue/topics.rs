@@ -12,9 +12,20 @@ use super::{
     },
 };
 use crate::{
-    job::{Topic, TopicFilter, TopicPause, TopicSettings},
+    job::{Actor, Due, Pause, PausedOperations, Reason, Topic, TopicFilter, TopicPause, TopicSettings},
     store::{Minute, Span, TopicStats, TopicUpdates},
 };
+
+/// What a caller says of a pause.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NewPause {
+    /// Who pauses.
+    pub by: Option<Actor>,
+    /// Why.
+    pub reason: Option<Reason>,
+    /// When the pause ends by itself.
+    pub until: Option<Due>,
+}
 
 /// A topic as the API shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -95,7 +106,8 @@ impl Queue {
         self.view(topic, stats, &self.processes.polls().await)
     }
 
-    fn view(&self, topic: &Topic, stats: TopicStats, polls: &PollsOfAll) -> TopicView {
+    fn view(&self, topic: &Topic, mut stats: TopicStats, polls: &PollsOfAll) -> TopicView {
+        stats.config.pause = stats.config.pause.active(self.store.now());
         TopicView { stats, waiting: self.waiters.waiting_for(topic), polls: polls.count(topic) }
     }
 
@@ -111,25 +123,41 @@ impl Queue {
         self.topic_or_default(topic).await
     }
 
-    /// Pauses what `pause` names and leaves the rest unchanged.
+    /// Pauses these operations, and leaves the others as they are. An operation that is paused already stays paused since then,
+    /// by this caller, for this reason and until this moment.
+    ///
+    /// # Errors
+    /// [`Error::PauseInPast`], or the store's.
+    pub async fn pause(
+        &self,
+        topic: &Topic,
+        operations: PausedOperations,
+        pause: NewPause,
+    ) -> Result<TopicView> {
+        let now = self.store.now();
+        let until = pause.until.map(|until| match until {
+            Due::After(delay) => now.after(delay.as_duration()),
+            Due::At(moment) => moment,
+        });
+        let pause = Pause { since: Some(now), by: pause.by, reason: pause.reason, until };
+        if pause.is_over(now) {
+            return Err(Error::PauseInPast);
+        }
+        let paused = self.store.pause(topic, operations, pause).await?;
+        self.view_with_pause(topic, paused).await
+    }
+
+    /// Resumes these operations, and leaves the others as they are.
     ///
     /// # Errors
     /// The store's.
-    pub async fn pause(&self, topic: &Topic, pause: TopicPause) -> Result<TopicView> {
-        self.change_pause(topic, pause, TopicPause::NONE).await
+    pub async fn resume(&self, topic: &Topic, operations: PausedOperations) -> Result<TopicView> {
+        let paused = self.store.resume(topic, operations).await?;
+        self.view_with_pause(topic, paused).await
     }
 
-    /// Resumes what `resume` names and leaves the rest unchanged.
-    ///
-    /// # Errors
-    /// The store's.
-    pub async fn resume(&self, topic: &Topic, resume: TopicPause) -> Result<TopicView> {
-        self.change_pause(topic, TopicPause::NONE, resume).await
-    }
-
-    /// The view shows the pause as this change left it, even if another call has changed it since.
-    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicView> {
-        let pause = self.store.change_pause(topic, set, clear).await?;
+    /// The topic with the pauses that a change has left, even if another call has changed them since.
+    async fn view_with_pause(&self, topic: &Topic, pause: TopicPause) -> Result<TopicView> {
         let mut view = self.topic_or_default(topic).await?;
         view.stats.config.pause = pause;
         Ok(view)

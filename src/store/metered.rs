@@ -16,7 +16,10 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, ScheduleName, Topic, TopicFilter},
+    job::{
+        CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, ScheduleName, Timestamp, Topic,
+        TopicFilter,
+    },
     metrics::QueueMetrics,
 };
 
@@ -181,6 +184,10 @@ impl Store for Metered {
 
 #[async_trait]
 impl TopicStore for Metered {
+    fn now(&self) -> Timestamp {
+        self.store.now()
+    }
+
     async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
         self.timed("read_topic_config", self.store.topic_values(topic)).await
     }

@@ -17,6 +17,7 @@ pub mod redis;
 mod request;
 pub(crate) mod schedules;
 mod step;
+mod topic_updates;
 mod topic_values;
 mod view;
 
@@ -43,7 +44,8 @@ pub use schedules::{
     ScheduleRefusal, ScheduleRun, ScheduleStore, ScheduleUpdates, StoredSchedule,
 };
 pub use step::{Applied, Step, StepAction, Steps};
-pub use topic_values::{TopicStore, TopicUpdates, TopicValues, Updated};
+pub use topic_updates::TopicUpdates;
+pub use topic_values::{TopicStore, TopicValues, Updated};
 pub use view::{Minute, Span, Timeline, Totals};
 
 use crate::job::{
@@ -194,7 +196,7 @@ pub trait Store: TopicStore + ScheduleStore + std::fmt::Debug + 'static {
     /// counted and logged, and stops nothing.
     async fn promote(&self, limit: usize) -> Result<Promoted>;
 
-    /// The settings and pause of a topic, from memory; other processes' changes within a second.
+    /// The settings and pauses of a topic, from memory; other processes' changes within a second.
     fn topic_config(&self, topic: &Topic) -> Arc<TopicConfig>;
 
     /// Up to `limit` topics of `scope` with jobs, settings, secrets or a pause, by name, after `after`. Without a limit
@@ -298,7 +300,7 @@ pub struct Degraded {
 pub struct TopicConfig {
     /// Defaults for new jobs.
     pub settings: TopicSettings,
-    /// What is paused.
+    /// What is paused, perhaps until a moment that has passed.
     pub pause: TopicPause,
     /// What signs its calls, oldest first; at most [`SigningSecret::MAX_COUNT`].
     pub secrets: Vec<SigningSecret>,
@@ -312,10 +314,13 @@ impl TopicConfig {
         Some(Self { settings, pause: TopicPause::decode(values), secrets })
     }
 
-    /// Whether its ready jobs may go somewhere since the configuration was `before`, so that the listener must be notified.
+    /// Whether its ready jobs may go somewhere since the configuration was `before`, or at another moment, so that the listener must
+    /// be notified.
     #[must_use]
     pub fn restarts_delivery(&self, before: &Self) -> bool {
-        before.pause.delivery && !self.pause.delivery || before.settings.callback != self.settings.callback
+        let end = |config: &Self| config.pause.delivery.as_ref().map(|pause| pause.until);
+        end(before).is_some_and(|earlier| end(self) != Some(earlier))
+            || before.settings.callback != self.settings.callback
     }
 
     /// Replaces the configuration among the values of a topic. Defaults take no space.

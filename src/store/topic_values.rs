@@ -1,18 +1,14 @@
-//! What is set for topics: the values that an engine stores, replaced by comparison, and the changes that callers make of
-//! them. A change reads the values, computes new ones, and begins again if others were stored meanwhile.
+//! What is set for topics: the values that an engine stores, replaced by comparison.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::{AddedSecret, Error, Put, Result, TopicConfig, TopicRecord};
+use super::{Result, TopicConfig};
 use crate::job::{
-    Attributes, SecretId, SigningSecret, Topic, TopicPause, TopicSettings, topic_values_need_room,
+    Attributes, SigningSecret, Timestamp, Topic, TopicPause, TopicSettings, topic_values_need_room,
 };
-
-/// How often a change is tried before it fails because others were faster each time.
-const MAX_TRIES: usize = 1_000;
 
 /// What an engine stores for a topic: tagged values ([`Attributes`]), those of later versions included. Empty when nothing
 /// is set.
@@ -104,6 +100,10 @@ pub enum Updated {
 /// The part of a store that keeps what is set for topics.
 #[async_trait]
 pub trait TopicStore: Send + Sync {
+    /// The present moment by the clock that decides about jobs with a moment (`at`), as this process knows it: on Redis it may be
+    /// some milliseconds behind, and as wrong as the clock was set within the last second.
+    fn now(&self) -> Timestamp;
+
     /// What is stored for a topic now, with what other processes changed a moment ago.
     async fn topic_values(&self, topic: &Topic) -> Result<TopicValues>;
 
@@ -123,151 +123,12 @@ pub trait TopicStore: Send + Sync {
     ) -> Result<Updated>;
 }
 
-/// Changes of what is set for a topic.
-pub trait TopicUpdates {
-    /// Makes a change, and returns what it returned. If others change the topic meanwhile, it is made anew on what they have
-    /// stored.
-    fn update_config<T: Send>(
-        &self,
-        topic: &Topic,
-        change: impl FnMut(&mut TopicConfig) -> T + Send,
-    ) -> impl Future<Output = Result<T>> + Send;
-
-    /// The configuration as it is stored now, with what other processes changed a moment ago.
-    fn read_topic_config(&self, topic: &Topic) -> impl Future<Output = Result<TopicConfig>> + Send;
-
-    /// Replaces a topic's settings; default settings forget them. Its pause and its secrets stay.
-    fn put_settings(&self, topic: &Topic, settings: TopicSettings)
-    -> impl Future<Output = Result<()>> + Send;
-
-    /// Pauses what `set` names, then resumes what `clear` names. Returns the pause afterwards.
-    fn change_pause(
-        &self,
-        topic: &Topic,
-        set: TopicPause,
-        clear: TopicPause,
-    ) -> impl Future<Output = Result<TopicPause>> + Send;
-
-    /// Adds a secret to a topic, unless it has this key already or [`SigningSecret::MAX_COUNT`] others.
-    fn add_secret(
-        &self,
-        topic: &Topic,
-        secret: SigningSecret,
-    ) -> impl Future<Output = Result<AddedSecret>> + Send;
-
-    /// Deletes a secret of a topic. Returns whether the topic had it.
-    fn delete_secret(&self, topic: &Topic, id: SecretId) -> impl Future<Output = Result<bool>> + Send;
-
-    /// Stores what is set for a topic, if nothing is set for it yet.
-    fn put_topic(&self, record: TopicRecord) -> impl Future<Output = Result<Put>> + Send;
-
-    /// Replaces everything that is set for a topic.
-    fn replace_topic(&self, record: TopicRecord) -> impl Future<Output = Result<()>> + Send;
-}
-
-impl<S: TopicStore + ?Sized> TopicUpdates for S {
-    async fn update_config<T: Send>(
-        &self,
-        topic: &Topic,
-        mut change: impl FnMut(&mut TopicConfig) -> T + Send,
-    ) -> Result<T> {
-        let mut stored = self.known_topic_values(topic).await?;
-        for _ in 0..MAX_TRIES {
-            let mut config = stored.readable_config();
-            let outcome = change(&mut config);
-            // Also if nothing changes: only the step finds out that others were stored, or that the store is closed.
-            match self.update_topic(topic, &stored, stored.with(&config)).await? {
-                Updated::Done | Updated::Already => return Ok(outcome),
-                Updated::Differs(now) => stored = now,
-            }
-        }
-        Err(changed_again(topic))
-    }
-
-    async fn read_topic_config(&self, topic: &Topic) -> Result<TopicConfig> {
-        Ok(self.topic_values(topic).await?.readable_config())
-    }
-
-    async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
-        self.update_config(topic, |config| config.settings.clone_from(&settings)).await
-    }
-
-    async fn change_pause(&self, topic: &Topic, set: TopicPause, clear: TopicPause) -> Result<TopicPause> {
-        let change = |config: &mut TopicConfig| {
-            config.pause = config.pause.changed(set, clear);
-            config.pause
-        };
-        self.update_config(topic, change).await
-    }
-
-    async fn add_secret(&self, topic: &Topic, secret: SigningSecret) -> Result<AddedSecret> {
-        let add = |config: &mut TopicConfig| {
-            if let Some(known) = config.secrets.iter().find(|known| known.key == secret.key) {
-                // With this id it was stored by an earlier try, whose answer was lost.
-                let is_new = known.id == secret.id;
-                return if is_new {
-                    AddedSecret::Created(known.clone())
-                } else {
-                    AddedSecret::Exists(known.clone())
-                };
-            }
-            if config.secrets.len() >= SigningSecret::MAX_COUNT {
-                return AddedSecret::TooMany;
-            }
-            config.secrets.push(secret.clone());
-            AddedSecret::Created(secret.clone())
-        };
-        self.update_config(topic, add).await
-    }
-
-    async fn delete_secret(&self, topic: &Topic, id: SecretId) -> Result<bool> {
-        // An earlier try may have deleted it, whose answer was lost.
-        let mut is_known = false;
-        let delete = |config: &mut TopicConfig| {
-            is_known |= config.secrets.iter().any(|secret| secret.id == id);
-            config.secrets.retain(|secret| secret.id != id);
-            is_known
-        };
-        self.update_config(topic, delete).await
-    }
-
-    async fn put_topic(&self, record: TopicRecord) -> Result<Put> {
-        Ok(match self.update_topic(&record.topic, &TopicValues::default(), record.values()).await? {
-            Updated::Done => Put::Done,
-            Updated::Already => Put::Exists,
-            Updated::Differs(_) => Put::Differs,
-        })
-    }
-
-    async fn replace_topic(&self, record: TopicRecord) -> Result<()> {
-        let (topic, values) = (&record.topic, record.values());
-        let mut stored = self.known_topic_values(topic).await?;
-        for _ in 0..MAX_TRIES {
-            match self.update_topic(topic, &stored, values.clone()).await? {
-                Updated::Done | Updated::Already => return Ok(()),
-                Updated::Differs(now) => stored = now,
-            }
-        }
-        Err(changed_again(topic))
-    }
-}
-
-fn changed_again(topic: &Topic) -> Error {
-    Error::Unavailable(format!("what is set for topic {topic} changed again and again"))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{
-            Mutex,
-            atomic::{AtomicUsize, Ordering},
-        },
-        time::Duration,
-    };
+    use std::time::Duration;
 
     use super::*;
-    use crate::job::{Callback, CallbackUrl, SigningKey, Tag, Timestamp, Ttr};
+    use crate::job::{Callback, CallbackUrl, SecretId, SigningKey, Tag, Timestamp, Ttr};
 
     fn values(change: impl FnOnce(&mut TopicConfig)) -> TopicValues {
         let mut config = TopicConfig::default();
@@ -343,45 +204,5 @@ mod tests {
             assert_eq!(kept.get(Tag(1)), stored.get(Tag(1)));
             assert_eq!(kept.get(Tag(7)), stored.get(Tag(7)));
         }
-    }
-
-    /// Carries out the first change and loses the answer; then another caller pauses the topic.
-    #[derive(Default)]
-    struct LosesAnswer {
-        stored: Mutex<TopicValues>,
-        calls: AtomicUsize,
-    }
-
-    #[async_trait]
-    impl TopicStore for LosesAnswer {
-        async fn topic_values(&self, _: &Topic) -> Result<TopicValues> {
-            Ok(self.stored.lock().expect("not poisoned").clone())
-        }
-
-        async fn update_topic(&self, _: &Topic, expected: &TopicValues, new: TopicValues) -> Result<Updated> {
-            let mut stored = self.stored.lock().expect("not poisoned");
-            if *stored != *expected {
-                return Ok(Updated::Differs(stored.clone()));
-            }
-            *stored = new;
-            if self.calls.fetch_add(1, Ordering::Relaxed) > 0 {
-                return Ok(Updated::Done);
-            }
-            *stored = stored.with(&TopicConfig { pause: TopicPause::ALL, ..stored.readable_config() });
-            Ok(Updated::Differs(stored.clone()))
-        }
-    }
-
-    #[tokio::test]
-    async fn a_change_whose_answer_was_lost_is_told_as_made() {
-        let (topic, secret) =
-            (Topic::parse("t").expect("valid"), secrets(&[1]).readable_config().secrets.remove(0));
-        let store = LosesAnswer::default();
-        let added = store.add_secret(&topic, secret.clone()).await.expect("answers");
-        assert_eq!(added, AddedSecret::Created(secret));
-        let store = LosesAnswer { stored: Mutex::new(secrets(&[1])), ..LosesAnswer::default() };
-        assert!(store.delete_secret(&topic, SecretId([1; 8])).await.expect("answers"));
-        assert!(!store.delete_secret(&topic, SecretId([1; 8])).await.expect("answers"));
-        assert_eq!(store.read_topic_config(&topic).await.expect("reads").pause, TopicPause::ALL);
     }
 }

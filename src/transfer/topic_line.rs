@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     job::{
-        CallRate, DedupWindow, Delay, OnExpiry, RetrySchedule, SecretId, SigningKey, SigningSecret, Topic,
-        TopicCallback, TopicPause, TopicSettings, Ttr,
+        Actor, CallRate, DedupWindow, Delay, OnExpiry, Pause, Reason, RetrySchedule, SecretId, SigningKey,
+        SigningSecret, Topic, TopicCallback, TopicPause, TopicSettings, Ttr,
         json::{CallbackJson, Moment, Seconds, decode_other, encode_other},
     },
     store::{TopicConfig, TopicRecord},
@@ -18,7 +18,7 @@ use crate::{
 pub struct TopicLine {
     topic: String,
     settings: SettingsLine,
-    paused: PauseLine,
+    paused: TopicPauseLine,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     secrets: Vec<SecretLine>,
     /// Values of later versions, in base64.
@@ -50,9 +50,60 @@ struct SettingsLine {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PauseLine {
-    delivery: bool,
-    intake: bool,
+struct TopicPauseLine {
+    delivery: PauseLine,
+    intake: PauseLine,
+}
+
+/// `true`, `false`, or what is known of the pause.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum PauseLine {
+    Flag(bool),
+    Pause(KnownPause),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KnownPause {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Moment>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<Moment>,
+}
+
+impl PauseLine {
+    fn new(pause: Option<&Pause>) -> Self {
+        let Some(pause) = pause else { return Self::Flag(false) };
+        if *pause == Pause::default() {
+            return Self::Flag(true);
+        }
+        Self::Pause(KnownPause {
+            since: pause.since.map(Moment),
+            by: pause.by.as_ref().map(|by| by.as_str().to_owned()),
+            reason: pause.reason.as_ref().map(|reason| reason.as_str().to_owned()),
+            until: pause.until.map(Moment),
+        })
+    }
+
+    fn parse(self) -> Result<Option<Pause>, String> {
+        let pause = match self {
+            Self::Flag(is_paused) => return Ok(is_paused.then(Pause::default)),
+            Self::Pause(pause) => pause,
+        };
+        let by = pause.by.map(|by| Actor::parse(&by)).transpose();
+        let reason = pause.reason.map(|text| Reason::new(&text).ok_or("the reason of its pause is too long"));
+        Ok(Some(Pause {
+            since: pause.since.map(|since| since.0),
+            by: by.map_err(|error| format!("the author of its pause {error}"))?,
+            reason: reason.transpose()?,
+            until: pause.until.map(|until| until.0),
+        }))
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -87,7 +138,10 @@ impl TopicLine {
                 dedup: settings.dedup.map(|window| Seconds(window.as_duration())),
                 callback: callback_line(&settings.callback),
             },
-            paused: PauseLine { delivery: pause.delivery, intake: pause.intake },
+            paused: TopicPauseLine {
+                delivery: PauseLine::new(pause.delivery.as_ref()),
+                intake: PauseLine::new(pause.intake.as_ref()),
+            },
             secrets: secrets.iter().map(secret).collect(),
             values: encode_other(&record.other),
         }
@@ -131,7 +185,8 @@ impl TopicLine {
                 .map_err(|error| format!("its dedup {error}"))?,
             callback: callback.map(parse_callback).transpose()?.unwrap_or_default(),
         };
-        let pause = TopicPause { delivery: self.paused.delivery, intake: self.paused.intake };
+        let pause =
+            TopicPause { delivery: self.paused.delivery.parse()?, intake: self.paused.intake.parse()? };
         if self.secrets.len() > SigningSecret::MAX_COUNT {
             return Err("it has too many secrets".to_owned());
         }

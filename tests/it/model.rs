@@ -23,7 +23,7 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use crate::{
     harness::{
-        jobs::{self, TopicPause, Wait, millis, retry, topic},
+        jobs::{self, Pause, PausedOperations, Wait, millis, retry, topic},
         lists::in_state,
         naive::Naive,
         stores::{Engine, Recorder, StoreFixture},
@@ -132,7 +132,7 @@ impl<'a> Sequence<'a> {
         self.compare_all().await;
         self.fixture.verify().await;
         for name in self.topics.clone() {
-            self.put(&name, TopicSettings::default(), TopicPause::NONE).await;
+            self.put(&name, TopicSettings::default(), PausedOperations::NONE).await;
             jobs::purge(&*self.fixture.store, &name, 100).await;
             let left = self.fixture.store.topic(&name).await.expect("reads");
             self.assert_equal(&left, &None, "after the purge");
@@ -346,7 +346,7 @@ impl<'a> Sequence<'a> {
 
     async fn configure(&mut self) {
         let (name, pause) =
-            (self.topic(), TopicPause { delivery: self.random.random(), intake: self.random.random() });
+            (self.topic(), PausedOperations { delivery: self.random.random(), intake: self.random.random() });
         let settings = TopicSettings {
             ttr: self.sometimes(Self::ttr),
             max_attempts: self.sometimes(|sequence| sequence.random.random_range(0..4)),
@@ -359,12 +359,14 @@ impl<'a> Sequence<'a> {
     }
 
     /// Every engine knows soon what is set for a topic.
-    async fn put(&mut self, name: &Topic, settings: TopicSettings, set: TopicPause) {
-        let clear = TopicPause { delivery: !set.delivery, intake: !set.intake };
+    async fn put(&mut self, name: &Topic, settings: TopicSettings, set: PausedOperations) {
+        let clear = PausedOperations { delivery: !set.delivery, intake: !set.intake };
         self.fixture.store.put_settings(name, settings.clone()).await.expect("is set");
-        let engine = self.fixture.store.change_pause(name, set, clear).await.expect("pauses");
+        self.fixture.store.pause(name, set, Pause::ENDLESS).await.expect("pauses");
+        let engine = self.fixture.store.resume(name, clear).await.expect("resumes");
         self.model.put_settings(name, settings).await.expect("is set");
-        let model = self.model.change_pause(name, set, clear).await.expect("pauses");
+        self.model.pause(name, set, Pause::ENDLESS).await.expect("pauses");
+        let model = self.model.resume(name, clear).await.expect("resumes");
         self.assert_equal(&engine, &model, "a pause");
         let config = self.model.topic_config(name);
         until(|| self.fixture.all().all(|store| store.topic_config(name) == config)).await;

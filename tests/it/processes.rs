@@ -1,6 +1,7 @@
 //! Several real processes: at the same time on one Redis, and one after the other on one directory.
 
 mod bulk;
+mod pauses;
 mod stats;
 
 use std::path::Path;

@@ -47,8 +47,8 @@ pub use client::{Client, Options, OptionsError};
 pub use error::{Error, Refusal};
 pub use jiff::Timestamp;
 pub use model::{
-    Added, BatchItem, Counts, Ended, FinishedJob, HistoryEntry, Job, Paused, PopRequest, ReleaseRequest,
-    ReservedJob, Topic, TopicPage, TopicSettings,
+    Added, BatchItem, Counts, Ended, FinishedJob, HistoryEntry, Job, NewPause, Pause, Paused, Pauses,
+    PopRequest, ReleaseRequest, ReservedJob, Topic, TopicPage, TopicSettings,
 };
 pub use new_job::{Callback, Due, Expire, IfExists, JobPatch, NewJob, OnExpiry, Requeue};
 pub use request::{Repeat, Request, Response};

@@ -227,6 +227,9 @@ pub struct Topic {
     pub polls: Option<u64>,
     /// What is paused.
     pub paused: Paused,
+    /// What is known of its pauses.
+    #[serde(default)]
+    pub pauses: Pauses,
     /// What was set for the topic.
     pub settings: TopicSettings,
 }
@@ -242,6 +245,42 @@ pub struct Counts {
     pub reserved: u64,
     /// Dead letters.
     pub dead: u64,
+}
+
+/// What is known of the pauses of a topic.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Pauses {
+    /// Of the delivery of jobs, if it is paused.
+    pub delivery: Option<Pause>,
+    /// Of the intake of jobs, if it is paused.
+    pub intake: Option<Pause>,
+}
+
+/// A pause.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Pause {
+    /// Since when; a pause of an earlier version does not say.
+    pub since: Option<Timestamp>,
+    /// Who paused last.
+    pub by: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+    /// When it ends by itself.
+    pub until: Option<Timestamp>,
+}
+
+/// What is to be paused, and what to say of the pause.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct NewPause {
+    /// What is to be paused.
+    #[serde(flatten)]
+    pub paused: Paused,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// When it is to end by itself: an RFC 3339 time in the future, or a duration from now, such as `30m`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
 }
 
 /// What is paused in a topic, or is to be paused or resumed.

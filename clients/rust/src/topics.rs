@@ -9,7 +9,7 @@ use crate::{
     client::Client,
     error::Error,
     jobs::absent,
-    model::{Paused, Topic, TopicPage},
+    model::{NewPause, Paused, Topic, TopicPage},
     request::{Request, segment},
 };
 
@@ -88,10 +88,10 @@ impl Request {
         Self::new("put settings", Method::PUT, format!("/topics/{}", segment(topic))).json(settings)
     }
 
-    /// Pauses what `what` names.
+    /// Pauses what `pause` names.
     #[must_use]
-    pub fn pause(topic: &str, what: Paused) -> Self {
-        Self::post("pause", format!("/topics/{}/pause", segment(topic))).json(&what)
+    pub fn pause(topic: &str, pause: &NewPause) -> Self {
+        Self::post("pause", format!("/topics/{}/pause", segment(topic))).json(pause)
     }
 
     /// Resumes what `what` names.

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 
 use super::{ExtensionMember, Fault, Faults, MAX_FAULTS, Problem};
-use crate::queue::Error;
+use crate::queue::{Error, HiddenHeaders};
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
@@ -38,17 +38,13 @@ impl From<Error> for Problem {
             }
             Error::Full(cause) => fields.cause = Some(cause),
             Error::HiddenHeaders { names, why } => {
-                let mut faults = Faults::new(MAX_FAULTS);
-                for name in names {
-                    // Names of headers have no slash; a tilde is escaped.
-                    let pointer = format!("/callback/headers/{}", name.replace('~', "~0"));
-                    faults.push(Fault::at_pointer(pointer, why.to_string()));
-                }
-                return Self::invalid_request(faults);
+                return Self::invalid_request(hidden_headers(&names, why));
+            }
+            Error::PauseInPast => {
+                return Self::invalid_request(fault("/until", "must be in the future"));
             }
             Error::ExpiresFirst => {
-                let detail = "must not end before the job is due".to_owned();
-                return Self::invalid_job(Fault::at_pointer("/expire".to_owned(), detail).into());
+                return Self::invalid_job(fault("/expire", "must not end before the job is due"));
             }
             Error::JobExists { shown: None }
             | Error::IdRemembered { shown: None }
@@ -76,6 +72,20 @@ impl From<Error> for Problem {
         }
         problem
     }
+}
+
+fn fault(pointer: &str, detail: &str) -> Faults {
+    Fault::at_pointer(pointer.to_owned(), detail.to_owned()).into()
+}
+
+fn hidden_headers(names: &[String], why: HiddenHeaders) -> Faults {
+    let mut faults = Faults::new(MAX_FAULTS);
+    for name in names {
+        // Names of headers have no slash; a tilde is escaped.
+        let pointer = format!("/callback/headers/{}", name.replace('~', "~0"));
+        faults.push(Fault::at_pointer(pointer, why.to_string()));
+    }
+    faults
 }
 
 /// The status of each error. Exhaustive on purpose: a new error must be added here.
@@ -110,6 +120,7 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::CallbackNotAllowed { .. }
         | Error::HiddenHeaders { .. }
         | Error::TemplateRefused(_)
+        | Error::PauseInPast
         | Error::ExpiresFirst => StatusCode::UNPROCESSABLE_ENTITY,
         Error::TooManyWaiting { .. }
         | Error::Busy { .. }
@@ -139,7 +150,7 @@ mod tests {
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 43] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 44] {
         let cause = || "cause".to_owned();
         let ended = Ended { how: EndKind::Finished, at: Timestamp::from_millis(0), by: None };
         let deleted = Ended { how: EndKind::Deleted, ..ended.clone() };
@@ -171,6 +182,7 @@ mod tests {
             (Error::TooManyWaiting { limit: 1 }, 503, Some("1")),
             (Error::Busy { limit: 1 }, 503, Some("1")),
             (Error::ExpiresFirst, 422, None),
+            (Error::PauseInPast, 422, None),
             (Error::JobExpired, 409, None),
             (Error::TooManyScans { limit: 2 }, 503, Some("1")),
             (Error::TooManyOperations { limit: 4, is_dry_run: false, of_caller: true }, 409, None),

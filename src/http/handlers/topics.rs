@@ -5,7 +5,7 @@ use axum::extract::State;
 use super::HandlerResult;
 use crate::{
     http::{
-        access::Authenticated,
+        access::{Authenticated, RequestActor},
         app::App,
         errors::Problem,
         json_body::{JsonBody, OptionalJsonBody},
@@ -16,7 +16,7 @@ use crate::{
         },
     },
     job::{self, Topic, TopicPattern},
-    queue::TopicSort,
+    queue::{NewPause, TopicSort},
 };
 
 const MAX_PAGE: usize = 1_000;
@@ -108,11 +108,12 @@ pub async fn purge(State(app): State<App>, TopicPath(topic): TopicPath, mut quer
 pub async fn pause(
     State(app): State<App>,
     TopicPath(topic): TopicPath,
+    RequestActor(by): RequestActor,
     _: NoQuery,
     body: OptionalJsonBody,
 ) -> HandlerResult {
-    let pause = body.parse(&app, |body, _| requests::pause(body)).await?;
-    let view = app.queue.pause(&topic, pause).await?;
+    let (operations, pause) = body.parse(&app, |body, _| requests::pause(body)).await?;
+    let view = app.queue.pause(&topic, operations, NewPause { by, ..pause }).await?;
     Ok(responses::topic(&topic, &view))
 }
 
@@ -122,7 +123,7 @@ pub async fn resume(
     _: NoQuery,
     body: OptionalJsonBody,
 ) -> HandlerResult {
-    let pause = body.parse(&app, |body, _| requests::pause(body)).await?;
-    let view = app.queue.resume(&topic, pause).await?;
+    let operations = body.parse(&app, |body, _| requests::resume(body)).await?;
+    let view = app.queue.resume(&topic, operations).await?;
     Ok(responses::topic(&topic, &view))
 }

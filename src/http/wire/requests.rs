@@ -14,10 +14,10 @@ use super::{
 use crate::{
     http::errors::{Fault, Faults, Problem},
     job::{
-        Body, BodyError, Delay, Due, JobId, NewJob, Reason, Receipt, RetrySchedule, SigningKey,
-        TopicCallback, TopicPause, TopicSettings, Ttr,
+        Body, BodyError, Delay, Due, JobId, NewJob, PausedOperations, Reason, Receipt, RetrySchedule,
+        SigningKey, TopicCallback, TopicSettings, Ttr,
     },
-    queue::{Limits, Patch, Pop, Release, Requeue},
+    queue::{Limits, NewPause, Patch, Pop, Release, Requeue},
 };
 
 /// The problem that reports the faults of a body.
@@ -282,15 +282,28 @@ pub fn requeue_dead(bytes: &Bytes) -> Result<usize, Problem> {
     read(bytes, |fields| Some(fields.optional("limit", limit).unwrap_or(usize::MAX)))
 }
 
-/// The flags to pause or resume: those that are `true`, or both if the body is empty.
-pub fn pause(bytes: &Bytes) -> Result<TopicPause, Problem> {
+/// The operations to pause, and what the client says of the pause.
+pub fn pause(bytes: &Bytes) -> Result<(PausedOperations, NewPause), Problem> {
     read(bytes, |fields| {
-        let default = !fields.has("delivery") && !fields.has("intake");
-        Some(TopicPause {
-            delivery: fields.optional("delivery", values::flag).unwrap_or(default),
-            intake: fields.optional("intake", values::flag).unwrap_or(default),
-        })
+        let operations = paused_operations(fields);
+        let reason = fields.optional("reason", values::reason);
+        let until = fields.optional("until", values::delay_or_moment);
+        Some((operations, NewPause { by: None, reason, until }))
     })
+}
+
+/// The operations to resume.
+pub fn resume(bytes: &Bytes) -> Result<PausedOperations, Problem> {
+    read(bytes, |fields| Some(paused_operations(fields)))
+}
+
+/// Those that are `true`, or both if none is given.
+fn paused_operations(fields: &mut Fields<'_>) -> PausedOperations {
+    let default = !fields.has("delivery") && !fields.has("intake");
+    PausedOperations {
+        delivery: fields.optional("delivery", values::flag).unwrap_or(default),
+        intake: fields.optional("intake", values::flag).unwrap_or(default),
+    }
 }
 
 /// Settings, and the names of those headers of their callback whose stored values stay.

@@ -12,7 +12,10 @@ use crate::http::{
     json::{self, ObjectWriter},
 };
 use crate::{
-    job::{IdEnd, Job, JobId, RememberedId, RetrySchedule, Timestamp, Topic, TopicSettings, format_seconds},
+    job::{
+        IdEnd, Job, JobId, Pause, RememberedId, RetrySchedule, Timestamp, Topic, TopicPause, TopicSettings,
+        format_seconds,
+    },
     push::EndpointFigures,
     queue::{AddOutcome, ChangedDead, Reservation, Span, Timeline, TimelineView, TopicView},
 };
@@ -164,7 +167,7 @@ pub fn topic_page(topics: &[(Topic, TopicView)], next_cursor: Option<&str>) -> R
 }
 
 fn write_topic(object: &mut ObjectWriter<'_>, topic: &Topic, view: &TopicView) {
-    let stats = &view.stats;
+    let (stats, pause) = (&view.stats, &view.stats.config.pause);
     object.text("topic", topic.as_str());
     object.object("counts", |counts| {
         counts.number("delayed", stats.delayed);
@@ -177,10 +180,32 @@ fn write_topic(object: &mut ObjectWriter<'_>, topic: &Topic, view: &TopicView) {
     object.number("waiting", view.waiting);
     object.number_or_null("polls", view.polls);
     object.object("paused", |paused| {
-        paused.flag("delivery", stats.config.pause.delivery);
-        paused.flag("intake", stats.config.pause.intake);
+        paused.flag("delivery", pause.delivery.is_some());
+        paused.flag("intake", pause.intake.is_some());
     });
+    if *pause != TopicPause::default() {
+        object.object("pauses", |pauses| {
+            for (operation, pause) in [("delivery", &pause.delivery), ("intake", &pause.intake)] {
+                if let Some(pause) = pause {
+                    pauses.object(operation, |object| write_pause(object, pause));
+                }
+            }
+        });
+    }
     object.object("settings", |object| write_settings(object, &stats.config.settings));
+}
+
+fn write_pause(object: &mut ObjectWriter<'_>, pause: &Pause) {
+    object.timestamp_or_null("since", pause.since);
+    if let Some(by) = &pause.by {
+        object.text("by", by.as_str());
+    }
+    if let Some(reason) = &pause.reason {
+        object.text("reason", reason.as_str());
+    }
+    if let Some(until) = pause.until {
+        object.timestamp("until", until);
+    }
 }
 
 /// Writes settings in the form in which they are set, so that a response can be sent back as a request. The values of

@@ -11,8 +11,9 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::job::{
-    Actor, DedupWindow, Delay, DurationError, Expire, JobId, JobSpec, MAX_ATTEMPTS_LIMIT, OnExpiry, Reason,
-    Receipt, RetrySchedule, TimeError, Timestamp, Topic, Ttr, ValueError, format_seconds, parse_duration,
+    Actor, DedupWindow, Delay, Due, DurationError, Expire, JobId, JobSpec, MAX_ATTEMPTS_LIMIT, OnExpiry,
+    Reason, Receipt, RetrySchedule, TimeError, Timestamp, Topic, Ttr, ValueError, format_seconds,
+    parse_duration,
 };
 
 /// What the ids of the jobs of schedules begin with: by the clock, and by a client.
@@ -185,13 +186,21 @@ fn not_a_timestamp(json: &str) -> String {
 
 /// A duration of at most ten years after the due time, or a moment.
 pub fn expire(raw: &RawValue) -> ParseResult<Expire> {
+    Ok(match delay_or_moment(raw)? {
+        Due::After(delay) => Expire::After(delay),
+        Due::At(moment) => Expire::At(moment),
+    })
+}
+
+/// A duration of at most ten years, or a moment.
+pub fn delay_or_moment(raw: &RawValue) -> ParseResult<Due> {
     // A date has a dash behind its year.
     let is_date = |text: &str| {
         text.find(|c: char| !c.is_ascii_digit()).is_some_and(|at| at > 0 && text[at..].starts_with('-'))
     };
     match raw.get().strip_prefix('"').is_some_and(is_date) {
-        true => timestamp(raw).map(Expire::At),
-        false => delay(raw, Delay::LONGEST).map(Expire::After),
+        true => timestamp(raw).map(Due::At),
+        false => delay(raw, Delay::LONGEST).map(Due::After),
     }
 }
 

@@ -131,6 +131,12 @@ impl Queue {
         self.store.topic_config(topic)
     }
 
+    /// Whether the delivery of a topic, with this configuration, is paused now.
+    #[must_use]
+    pub fn is_delivery_paused(&self, topic: &Topic, config: &TopicConfig) -> bool {
+        self.pauses.stops_delivery(topic, config)
+    }
+
     /// Refuses pops of topics whose jobs go to a callback: an empty answer would hide the mistake.
     pub(in crate::queue) fn check_pop(&self, topics: &[Topic]) -> Result<()> {
         let has_callback = |topic: &&Topic| self.store.topic_config(topic).settings.callback.target.is_some();

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     clock::Clock,
-    job::{Delay, JobId, Receipt, schedule::schedule_of_run},
+    job::{Delay, JobId, Receipt, Ttr, schedule::schedule_of_run},
     metrics::{Event, QueueMetrics},
     store::{self, Reservation, Steps, Store},
     traces::Tracer,
@@ -160,4 +160,10 @@ impl Drop for Delivery {
         };
         tasks.spawn_on(return_jobs, &runtime);
     }
+}
+
+/// The shortest duration of these reservations, which last for `ttr`, or for each job's own TTR.
+pub(in crate::queue) fn shortest_ttr_us(reservations: &[Reservation], ttr: Option<Ttr>) -> i64 {
+    let ttrs = reservations.iter().map(|reservation| ttr.unwrap_or(reservation.job.spec.ttr).as_duration());
+    ttrs.min().and_then(|shortest| i64::try_from(shortest.as_micros()).ok()).unwrap_or(i64::MAX)
 }

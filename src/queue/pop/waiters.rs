@@ -2,7 +2,7 @@
 //!
 //! Every pop joins the waiters of its topics, also one that does not wait for jobs. One dispatch per topic reserves as
 //! many jobs as its waiters want and hands them out in order. Ten thousand waiting polls therefore cost the store
-//! nothing until a topic is announced, and then one call. Knows no HTTP.
+//! nothing until a topic is announced, and then one call.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,10 +12,13 @@ use std::{
 use tokio::sync::oneshot;
 
 use crate::{
-    job::{Outlet, Topic, Ttr},
+    job::{Outlet, Topic},
     queue::{
         error::{Error, Result},
-        pop::delivery::{Delivery, ReturnContext},
+        pop::{
+            delivery::{Delivery, ReturnContext, shortest_ttr_us},
+            pauses::Pauses,
+        },
     },
     store::{Claim, Reservation, TopicConfig, Wait},
 };
@@ -27,6 +30,7 @@ const DISPATCH_BATCH: usize = 256;
 #[derive(Debug)]
 pub(in crate::queue) struct Waiters {
     return_context: Arc<ReturnContext>,
+    pauses: Arc<Pauses>,
     max_waiting: usize,
     table: Mutex<WaiterTable>,
 }
@@ -155,8 +159,8 @@ impl Drop for WaiterGuard {
 }
 
 impl Waiters {
-    pub fn new(return_context: Arc<ReturnContext>, max_waiting: usize) -> Arc<Self> {
-        Arc::new(Self { return_context, max_waiting, table: Mutex::default() })
+    pub fn new(return_context: Arc<ReturnContext>, pauses: Arc<Pauses>, max_waiting: usize) -> Arc<Self> {
+        Arc::new(Self { return_context, pauses, max_waiting, table: Mutex::default() })
     }
 
     /// Joins the waiters of the topics of these plain outlets, and starts a dispatch for each topic that may have ready
@@ -320,8 +324,9 @@ impl Dispatch {
     /// all of `batch` got what it wanted, so that there may be more jobs.
     async fn serve(&self, batch: WaiterBatch, wait: Wait) -> (Vec<u64>, bool) {
         // Read before the store is called, so that no reservation ends earlier than computed from it.
-        let started_us = self.waiters.return_context.clock.now_micros();
-        let config = self.waiters.return_context.store.topic_config(&self.outlet.topic);
+        let ReturnContext { clock, store, .. } = &*self.waiters.return_context;
+        let started_us = clock.now_micros();
+        let config = store.topic_config(&self.outlet.topic);
         if config.settings.callback.target.is_some() {
             // The jobs go to the callback now. The next poll learns of it.
             batch.iter().for_each(|(_, waiter)| waiter.answer(Ok(Delivery::empty())));
@@ -371,7 +376,7 @@ impl Dispatch {
         config: &TopicConfig,
     ) -> Result<Vec<Reservation>> {
         let store = &self.waiters.return_context.store;
-        if config.pause.delivery {
+        if self.waiters.pauses.stops_delivery(&self.outlet.topic, config) {
             return Ok(Vec::new());
         }
         let requests = batch.iter().map(|(_, waiter)| &waiter.request);
@@ -379,12 +384,6 @@ impl Dispatch {
             requests.flat_map(|request| std::iter::repeat_n(request.claim.clone(), request.jobs)).collect();
         Ok(store.reserve(&self.outlet, &claims, wait).await?)
     }
-}
-
-/// The shortest duration of these reservations, which last for `ttr`, or for each job's own TTR.
-fn shortest_ttr_us(reservations: &[Reservation], ttr: Option<Ttr>) -> i64 {
-    let ttrs = reservations.iter().map(|reservation| ttr.unwrap_or(reservation.job.spec.ttr).as_duration());
-    ttrs.min().and_then(|shortest| i64::try_from(shortest.as_micros()).ok()).unwrap_or(i64::MAX)
 }
 
 impl Drop for Dispatch {

@@ -63,11 +63,11 @@ impl StoreScrape {
         let usage = topics.iter().map(|(topic, stats)| topic_usage(topic, stats)).collect();
         self.metrics.assign_labels(usage, self.clock.now_micros());
         let (mut reading, mut unknown) = (StoreReading::default(), Vec::<(_, &Topic)>::new());
-        let now = self.clock.wall_now();
+        let (now, store_now) = (self.clock.wall_now(), self.store.now());
         for (topic, stats) in &topics {
             let label = self.metrics.own_label(topic.as_str());
             if let Some(label) = &label {
-                reading.paused(label.clone(), paused(stats.config.pause));
+                reading.paused(label.clone(), paused(&stats.config.pause.active(store_now)));
             }
             reading.add(label.clone(), State::ALL.map(|state| (state.as_str(), stats.count(state))));
             match stats.oldest_ready {
@@ -91,8 +91,8 @@ impl StoreScrape {
 }
 
 /// What is paused, as the API names it.
-fn paused(pause: TopicPause) -> impl Iterator<Item = &'static str> {
-    [("delivery", pause.delivery), ("intake", pause.intake)]
+fn paused(pause: &TopicPause) -> impl Iterator<Item = &'static str> {
+    [("delivery", pause.delivery.is_some()), ("intake", pause.intake.is_some())]
         .into_iter()
         .filter_map(|(what, is_paused)| is_paused.then_some(what))
 }

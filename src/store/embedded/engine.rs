@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, Topic, TopicFilter},
+    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, Timestamp, Topic, TopicFilter},
     store::{
         AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, Finished, JobFilter,
         JobPage, JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
@@ -284,6 +284,10 @@ impl Store for EmbeddedStore {
 
 #[async_trait]
 impl TopicStore for EmbeddedStore {
+    fn now(&self) -> Timestamp {
+        self.clock.wall_now()
+    }
+
     async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
         let topic = topic.clone();
         self.run(move |txn| ops::topic_values(txn, &topic)).await

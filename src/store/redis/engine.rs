@@ -39,7 +39,7 @@ use super::{
     },
 };
 use crate::{
-    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, Topic, TopicFilter},
+    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, Timestamp, Topic, TopicFilter},
     store::{
         AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, FinishJob, Finished, JobFilter,
         JobPage, JobRecord, ListPosition, Listener, Notices, Order, Outcome, Promoted, PurgeCursor,
@@ -256,6 +256,10 @@ impl Store for Redis {
 
 #[async_trait]
 impl TopicStore for Redis {
+    fn now(&self) -> Timestamp {
+        self.settings.now()
+    }
+
     async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
         self.settings.refresh().await?;
         Ok(self.settings.values(topic))

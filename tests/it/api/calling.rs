@@ -23,7 +23,7 @@ use tokio::io::AsyncWriteExt;
 use super::on_every_engine;
 use crate::harness::{
     api::{Api, Setup, text},
-    jobs::seconds,
+    jobs::{millis, seconds},
     stores::Engine,
 };
 
@@ -35,7 +35,7 @@ on_every_engine!(
     an_endpoint_may_refuse_a_job_for_good,
     a_topic_with_a_url_is_not_popped,
     a_new_url_reaches_jobs_that_wait_and_its_removal_gives_them_to_workers,
-    a_paused_topic_is_not_called,
+    a_topic_is_called_only_when_its_pause_is_over,
     the_endpoints_of_a_topic_are_shown,
     a_job_is_finished_before_the_body_of_the_answer_has_ended,
     a_job_with_a_callback_of_its_own_is_never_popped,
@@ -271,7 +271,7 @@ async fn a_new_url_reaches_jobs_that_wait_and_its_removal_gives_them_to_workers(
     endpoint.received(1).await;
 }
 
-async fn a_paused_topic_is_not_called(engine: Engine) {
+async fn a_topic_is_called_only_when_its_pause_is_over(engine: Engine) {
     let (api, endpoint) = (api(engine).await, Endpoint::start(Vec::new()).await);
     set_url(&api, Some(&endpoint.url)).await;
     api.send("POST", "/topics/t/pause", r#"{"delivery":true}"#).await.expect(200);
@@ -284,8 +284,11 @@ async fn a_paused_topic_is_not_called(engine: Engine) {
     api.queue.put_settings(&Topic::parse("other").expect("valid"), settings).await.expect("is set");
     api.add(r#"{"topic":"other","id":"b"}"#).await;
     other.received(1).await;
+    // The pause that counts is the last one.
+    api.send("POST", "/topics/t/pause", r#"{"delivery":true,"until":"20s"}"#).await.expect(200);
+    api.clock.advance(seconds(20) - millis(1));
     assert_eq!(job_in(&api, "a", "ready").await["attempts"], 0);
-    api.send("POST", "/topics/t/resume", r#"{"delivery":true}"#).await.expect(200);
+    api.clock.advance(millis(1));
     endpoint.received(1).await;
     job_in(&api, "a", "gone").await;
 }

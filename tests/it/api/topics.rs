@@ -1,11 +1,11 @@
 //! Topics: counts, settings, pause, purge, pages.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::on_every_engine;
 use crate::harness::{
     api::{Api, error_locations, text},
-    jobs::seconds,
+    jobs::{millis, seconds},
     stores::Engine,
 };
 
@@ -16,6 +16,9 @@ on_every_engine!(
     settings_are_copied_into_new_jobs_only,
     all_invalid_settings_are_reported_together,
     a_paused_delivery_hands_out_no_jobs,
+    a_pause_ends_by_itself,
+    a_pause_says_since_when_why_and_until_when,
+    a_pause_that_would_be_over_is_refused,
     flags_are_paused_and_resumed_separately,
     a_purge_requires_the_name_twice,
     a_purge_deletes_every_state_and_keeps_settings,
@@ -101,6 +104,54 @@ async fn a_paused_delivery_hands_out_no_jobs(engine: Engine) {
     api.assert_waits(&poll, "delivery is paused").await;
     api.post("/topics/t/resume").await.expect(200);
     assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "a");
+}
+
+async fn a_pause_ends_by_itself(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    api.send("POST", "/topics/t/pause", r#"{"until":"20s"}"#).await.expect(200);
+    api.send("POST", "/jobs", r#"{"topic":"t"}"#).await.expect_problem(409, "intake_paused");
+    let poll = api.park(api.call("GET", "/topics/t/pop?wait=60s")).await;
+    api.assert_waits(&poll, "delivery is paused").await;
+    api.clock.advance(seconds(20) - millis(1));
+    api.assert_waits(&poll, "delivery is paused").await;
+    api.send("POST", "/jobs", r#"{"topic":"t"}"#).await.expect_problem(409, "intake_paused");
+    api.clock.advance(millis(1));
+    assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "a");
+    api.send("POST", "/jobs", r#"{"topic":"t"}"#).await.expect(201);
+    let view = api.get("/topics/t").await.expect(200).json();
+    assert_eq!(
+        (&view["paused"], &view["pauses"]),
+        (&json!({"delivery": false, "intake": false}), &Value::Null)
+    );
+}
+
+async fn a_pause_says_since_when_why_and_until_when(engine: Engine) {
+    let api = Api::new(engine).await;
+    let pause = r#"{"delivery":true,"reason":"the bank is down","until":"2026-11-21T06:00:00Z"}"#;
+    let paused = async |body: &str| {
+        api.send("POST", "/topics/t/pause", body).await.expect(200).json()["pauses"].clone()
+    };
+    let expected = json!({"delivery": {
+        "since": "2026-11-21T05:40:00.000Z", "reason": "the bank is down", "until": "2026-11-21T06:00:00.000Z",
+    }});
+    assert_eq!(paused(pause).await, expected);
+    api.clock.advance(seconds(60));
+    assert_eq!(api.get("/topics/t").await.expect(200).json()["pauses"], expected);
+    let again = paused("{}").await;
+    assert_eq!(again["delivery"], json!({"since": "2026-11-21T05:40:00.000Z"}));
+    assert_eq!(again["intake"], json!({"since": "2026-11-21T05:41:00.000Z"}));
+}
+
+async fn a_pause_that_would_be_over_is_refused(engine: Engine) {
+    let api = Api::new(engine).await;
+    for until in ["0s", "2026-11-21T05:40:00Z", "2020-01-01T00:00:00Z", "tomorrow"] {
+        let body = format!(r#"{{"until":"{until}"}}"#);
+        let problem = api.send("POST", "/topics/t/pause", &body).await.expect_problem(422, "invalid_request");
+        assert_eq!(error_locations(&problem), ["/until"], "{until}");
+    }
+    api.send("POST", "/topics/t/resume", r#"{"until":"5s"}"#).await.expect_problem(422, "invalid_request");
+    api.get("/topics/t").await.expect_problem(404, "topic_not_found");
 }
 
 async fn flags_are_paused_and_resumed_separately(engine: Engine) {

@@ -94,13 +94,14 @@ mail         0      0         0     0 [..]
         "{\"status\":200,\"id\":\"[..]-1\",\"replayed\":true}\n{\"status\":200,\"id\":\"b\",\"replayed\":true}\n{\"status\":200,\"id\":\"[..]-2\",\"replayed\":true}",
     ),
     (
-        &["topic", "pause", "mail", "--intake"],
+        &["topic", "pause", "mail", "--intake", "--reason", "the bank is down", "--until", "1h"],
         "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
 mail         0      2         0     0 [..]  intake
   oldest ready     due [..] ago
+  intake           paused since [..] by 127.0.0.1 until [..] because: the bank is down
   ttr              1m30s
   max-attempts     1",
-        r#"{"topic":"mail",[..]"paused":{"delivery":false,"intake":true},[..]}"#,
+        r#"{"topic":"mail",[..]"paused":{"delivery":false,"intake":true},[..]"reason":"the bank is down",[..]}"#,
     ),
     (
         &["topics"],

@@ -1,7 +1,7 @@
 //! Counting: each job is in one state, counts are right at every moment, topics exist while they have jobs.
 
 use linger::{
-    job::{State, TopicPause, TopicSettings},
+    job::{State, TopicSettings},
     store::{AddJob, Patch, Release, Steps, TopicConfig, TopicStats, TopicUpdates},
 };
 
@@ -125,11 +125,11 @@ async fn settings_and_pauses_are_kept_until_they_are_taken_back(mut fixture: Sto
         require_receipt: true,
         ..TopicSettings::default()
     };
-    let pause = TopicPause { delivery: true, intake: false };
+    let pause = PausedOperations { delivery: true, intake: false };
     fixture.store.put_settings(&topic("t"), settings.clone()).await.expect("puts");
     assert_eq!(fixture.store.topic_config(&topic("t")).settings, settings, "seen at once by who wrote it");
-    fixture.store.change_pause(&topic("t"), pause, TopicPause::NONE).await.expect("puts");
-    let config = TopicConfig { settings, pause, ..TopicConfig::default() };
+    fixture.store.pause(&topic("t"), pause, Pause::ENDLESS).await.expect("puts");
+    let config = TopicConfig { settings, pause: pause.into(), ..TopicConfig::default() };
     assert_eq!(*fixture.store.topic_config(&topic("t")), config);
     assert_eq!(stats(&fixture).await.expect("is there").config, config);
     add(&*fixture.store, job("a")).await;
@@ -140,7 +140,7 @@ async fn settings_and_pauses_are_kept_until_they_are_taken_back(mut fixture: Sto
     fixture.store.finish(ALL, finish(&id("a"), &held.receipt)).await.expect("finishes");
     assert_eq!(stats(&fixture).await.expect("its settings keep it").config, config);
     fixture.store.put_settings(&topic("t"), TopicSettings::default()).await.expect("puts");
-    fixture.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("puts");
+    fixture.store.resume(&topic("t"), PausedOperations::ALL).await.expect("puts");
     assert_eq!(stats(&fixture).await, None);
     assert!(fixture.store.topic_config(&topic("t")).is_default());
 }

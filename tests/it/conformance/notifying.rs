@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use linger::{
-    job::{Due, TopicPause},
+    job::Due,
     store::{AddJob, MoveKind, Patch, Release, Steps, TopicUpdates},
 };
 
@@ -65,11 +65,11 @@ async fn every_change_that_makes_a_job_ready_is_announced(fixture: StoreFixture)
     assert_announced(&fixture, "a reschedule to now").await;
     fixture
         .store
-        .change_pause(&topic("t"), TopicPause { delivery: true, intake: true }, TopicPause::NONE)
+        .pause(&topic("t"), PausedOperations { delivery: true, intake: true }, Pause::ENDLESS)
         .await
         .expect("puts");
     fixture.notifications.take_ready();
-    fixture.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("puts");
+    fixture.store.resume(&topic("t"), PausedOperations::ALL).await.expect("puts");
     assert_announced(&fixture, "a resumed delivery").await;
 }
 

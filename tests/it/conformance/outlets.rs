@@ -4,7 +4,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use linger::{
-    job::{CallHeaders, CallMethod, Callback, Due, Outlet, Reason, State, TopicPause},
+    job::{CallHeaders, CallMethod, Callback, Due, Outlet, Reason, State},
     store::{
         AddJob, Added, JobChange, MoveKind, Patch, Refusal, Release, Reservation, SeenJob, Steps, Store,
         TopicUpdates,
@@ -262,11 +262,11 @@ async fn a_purge_deletes_the_jobs_of_every_outlet(fixture: StoreFixture) {
 
 async fn resuming_delivery_announces_every_outlet(fixture: StoreFixture) {
     let store = &*fixture.store;
-    let delivery = TopicPause { delivery: true, intake: false };
+    let delivery = PausedOperations { delivery: true, intake: false };
     store.add(vec![job("p"), called("a", URL)]).await.expect("adds");
-    store.change_pause(&topic("t"), delivery, TopicPause::NONE).await.expect("pauses");
+    store.pause(&topic("t"), delivery, Pause::ENDLESS).await.expect("pauses");
     fixture.notifications.take_ready();
-    store.change_pause(&topic("t"), TopicPause::NONE, delivery).await.expect("resumes");
+    store.resume(&topic("t"), delivery).await.expect("resumes");
     let ready = fixture.notifications.take_ready();
     assert!(ready.contains(&plain("t")) && ready.contains(&outlet_to(store, "t", URL)), "{ready:?}");
 }

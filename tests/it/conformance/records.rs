@@ -176,7 +176,7 @@ async fn what_is_set_for_a_topic_is_put_once(fixture: StoreFixture) {
     assert_eq!(store.put_topic(record.clone()).await.expect("puts"), Put::Exists);
     assert_eq!(*store.topic_config(&topic("t")), record.config);
     let mut other = record.clone();
-    other.config.pause = TopicPause::NONE;
+    other.config.pause = TopicPause::default();
     assert_eq!(store.put_topic(other).await.expect("puts"), Put::Differs);
     assert_eq!(all_records(store).await.0, [record]);
 }

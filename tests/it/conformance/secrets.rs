@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use linger::{
     job::{
         CallHeaders, CallMethod, CallRate, Callback, CallbackUrl, SecretId, SigningKey, SigningSecret,
-        TopicCallback, TopicPause, TopicSettings,
+        TopicCallback, TopicSettings,
     },
     store::{AddedSecret, TopicUpdates},
 };
@@ -78,10 +78,10 @@ async fn secrets_outlive_settings_and_pauses(mut fixture: StoreFixture) {
     let kept = vec![created(&fixture, 1).await, created(&fixture, 2).await];
     let settings = TopicSettings { ttr: Some(ttr(5)), ..TopicSettings::default() };
     fixture.store.put_settings(&topic("t"), settings).await.expect("puts");
-    fixture.store.change_pause(&topic("t"), TopicPause::ALL, TopicPause::NONE).await.expect("pauses");
+    fixture.store.pause(&topic("t"), PausedOperations::ALL, Pause::ENDLESS).await.expect("pauses");
     assert_eq!(secrets(&fixture).await, kept);
     fixture.store.put_settings(&topic("t"), TopicSettings::default()).await.expect("clears");
-    fixture.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
+    fixture.store.resume(&topic("t"), PausedOperations::ALL).await.expect("resumes");
     assert_eq!(secrets(&fixture).await, kept);
     fixture.reopen().await;
     assert_eq!(secrets(&fixture).await, kept);

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use linger::{
     clock::ManualClock,
     job::{
-        Body, Due, Job, JobId, JobSpec, Reason, Receipt, RetrySchedule, Timestamp, TopicPause, TopicSettings,
-        Ttr,
+        Body, Due, Job, JobId, JobSpec, Pause, PausedOperations, Reason, Receipt, RetrySchedule, Timestamp,
+        TopicSettings, Ttr,
     },
     store::{AddJob, Added, Release, Steps, Store, TopicStats, TopicUpdates},
 };
@@ -107,7 +107,7 @@ async fn settings(store: &dyn Store) {
         [("paused", true, false), ("closed", false, true), ("stopped", true, true)]
     {
         store
-            .change_pause(&topic(name), TopicPause { delivery, intake }, TopicPause::NONE)
+            .pause(&topic(name), PausedOperations { delivery, intake }, Pause::ENDLESS)
             .await
             .expect("is set");
     }
@@ -230,7 +230,7 @@ pub fn job_json(job: &Job) -> Value {
 
 /// A topic's counts, settings and pause, as in the list.
 pub fn topic_json(name: &str, stats: &TopicStats) -> Value {
-    let (settings, pause) = (&stats.config.settings, stats.config.pause);
+    let (settings, pause) = (&stats.config.settings, &stats.config.pause);
     json!({
         "name": name,
         "delayed": stats.delayed,
@@ -241,8 +241,8 @@ pub fn topic_json(name: &str, stats: &TopicStats) -> Value {
         "max_attempts": settings.max_attempts,
         "retry_ms": settings.retry.as_ref().map(steps),
         "require_receipt": settings.require_receipt,
-        "pause_delivery": pause.delivery,
-        "pause_intake": pause.intake,
+        "pause_delivery": pause.delivery.is_some(),
+        "pause_intake": pause.intake.is_some(),
     })
 }
 

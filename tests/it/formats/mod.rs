@@ -17,7 +17,7 @@ use std::{
 
 use linger::{
     clock::{Clock, ManualClock},
-    job::{Outlet, Receipt, State, Timestamp, TopicPause},
+    job::{Outlet, PausedOperations, Receipt, State, Timestamp},
     metrics::Metrics,
     store::{FinishJob, Put, ScheduleUpdates, Store, StoredSchedule, TopicUpdates, embedded, redis},
 };
@@ -98,7 +98,7 @@ async fn assert_all_jobs_run(store: &dyn Store, clock: &ManualClock, receipt: Re
     let names: Vec<_> =
         store.topics(ALL, None, 1_000).await.expect("reads").into_iter().map(|(name, _)| name).collect();
     for name in &names {
-        store.change_pause(name, TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
+        store.resume(name, PausedOperations::ALL).await.expect("resumes");
         requeue_oldest(store, name.as_str(), 1_000).await;
     }
     // The first wait makes all jobs due except the last; the second one ends the retry step of those that expired.

@@ -16,7 +16,7 @@ use linger::{
     store::Store,
 };
 pub use linger::{
-    job::{JobSpec, TopicPause},
+    job::{JobSpec, Pause, PausedOperations, TopicPause},
     store::{Claim, Wait},
 };
 

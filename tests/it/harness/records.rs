@@ -198,7 +198,7 @@ pub fn topic_record(name: &str) -> TopicRecord {
         created_at: Timestamp::from_millis(1_700_000_000_000),
         key: SigningKey::from_bytes(&[7; 32]).expect("long enough"),
     };
-    let pause = TopicPause { delivery: true, intake: false };
+    let pause = PausedOperations { delivery: true, intake: false }.into();
     let config = TopicConfig { settings, pause, secrets: vec![secret] };
     TopicRecord { topic: topic(name), config, other: Attributes::default() }
 }

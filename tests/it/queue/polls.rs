@@ -3,8 +3,8 @@
 use futures_util::FutureExt;
 use linger::{
     clock::Clock,
-    job::{Due, NewJob, State, TopicPause},
-    queue::{Error, Limits, Pop, Release},
+    job::{Due, NewJob, PausedOperations, State},
+    queue::{Error, Limits, NewPause, Pop, Release},
     store::{self, Store},
 };
 
@@ -34,9 +34,17 @@ async fn polls_are_served_first_come_first_served() {
 async fn a_non_blocking_poll_is_served_after_the_waiting_ones() {
     let fixture = Fixture::new();
     let parked = fixture.park(pop(seconds(30))).await;
-    fixture.queue.pause(&topic("t"), TopicPause { delivery: true, intake: false }).await.expect("pauses");
+    fixture
+        .queue
+        .pause(&topic("t"), PausedOperations { delivery: true, intake: false }, NewPause::default())
+        .await
+        .expect("pauses");
     fixture.add("only", NOW).await;
-    fixture.queue.resume(&topic("t"), TopicPause { delivery: true, intake: true }).await.expect("resumes");
+    fixture
+        .queue
+        .resume(&topic("t"), PausedOperations { delivery: true, intake: true })
+        .await
+        .expect("resumes");
     assert_eq!(accepted_ids(fixture.queue.pop(pop(NOW)).await.expect("answers")), [""; 0]);
     assert_eq!(delivered_ids(parked).await, ["only"]);
     fixture.close().await;

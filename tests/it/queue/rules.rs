@@ -1,8 +1,8 @@
 //! Limits, batches, the settings of topics, and the metrics.
 
 use linger::{
-    job::{NewJob, Topic, TopicPause, TopicSettings},
-    queue::{AddOutcome, Error, Limits, Pop},
+    job::{NewJob, PausedOperations, Topic, TopicPause, TopicSettings},
+    queue::{AddOutcome, Error, Limits, NewPause, Pop},
 };
 
 use super::{Fixture, NOW, accepted_ids, delivered_ids, new_job, pop};
@@ -87,17 +87,28 @@ async fn topic_settings_are_copied_into_new_jobs_only() {
 async fn polls_wait_while_delivery_is_paused_and_adds_are_refused_while_intake_is() {
     let fixture = Fixture::new();
     let name = topic("t");
-    fixture.queue.pause(&name, TopicPause { delivery: true, intake: false }).await.expect("pauses");
+    fixture
+        .queue
+        .pause(&name, PausedOperations { delivery: true, intake: false }, NewPause::default())
+        .await
+        .expect("pauses");
     fixture.add("a", NOW).await;
     let poll = fixture.park(pop(seconds(30))).await;
-    fixture.queue.pause(&name, TopicPause { delivery: false, intake: true }).await.expect("pauses");
+    fixture
+        .queue
+        .pause(&name, PausedOperations { delivery: false, intake: true }, NewPause::default())
+        .await
+        .expect("pauses");
     assert_eq!(fixture.queue.add(ALL, new_job("b", NOW), None).await, Err(Error::IntakePaused));
     assert_waits(&poll, "delivery is paused").await;
-    fixture.queue.resume(&name, TopicPause { delivery: true, intake: false }).await.expect("resumes");
+    fixture.queue.resume(&name, PausedOperations { delivery: true, intake: false }).await.expect("resumes");
     assert_eq!(delivered_ids(poll).await, ["a"]);
     assert_eq!(fixture.queue.add(ALL, new_job("b", NOW), None).await, Err(Error::IntakePaused));
-    let view =
-        fixture.queue.resume(&name, TopicPause { delivery: true, intake: true }).await.expect("resumes");
+    let view = fixture
+        .queue
+        .resume(&name, PausedOperations { delivery: true, intake: true })
+        .await
+        .expect("resumes");
     assert_eq!(view.stats.config.pause, TopicPause::default());
     fixture.add("b", NOW).await;
     fixture.close().await;

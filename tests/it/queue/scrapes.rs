@@ -1,6 +1,6 @@
 //! Scrapes of the metrics: what they read, and several at the same time.
 
-use linger::job::TopicPause;
+use linger::{job::PausedOperations, queue::NewPause};
 
 use super::{Fixture, NOW, delivered_ids, pop};
 use crate::harness::{
@@ -12,8 +12,8 @@ use crate::harness::{
 async fn pauses_and_parked_polls_are_shown_for_as_long_as_they_last() {
     let fixture = Fixture::new();
     fixture.add("delayed", seconds(3_600)).await;
-    let delivery = TopicPause { delivery: true, intake: false };
-    fixture.queue.pause(&topic("t"), delivery).await.expect("pauses");
+    let delivery = PausedOperations { delivery: true, intake: false };
+    fixture.queue.pause(&topic("t"), delivery, NewPause::default()).await.expect("pauses");
     let poll = fixture.park(pop(seconds(30))).await;
     fixture.queue.refresh_metrics().await.expect("reads");
     let (paused, parked) = (

@@ -212,8 +212,8 @@ async fn changes_of_a_topic_keep_what_a_later_version_has_set() {
     .await;
     let settings = TopicSettings { ttr: Some(ttr(5)), require_receipt: true, ..TopicSettings::default() };
     store.put_settings(&topic("t"), settings.clone()).await.expect("sets");
-    let delivery = TopicPause { delivery: true, intake: false };
-    let pause = store.change_pause(&topic("t"), delivery, TopicPause::NONE).await.expect("pauses");
+    let delivery = PausedOperations { delivery: true, intake: false };
+    let pause = store.pause(&topic("t"), delivery, Pause::ENDLESS).await.expect("pauses");
     assert_eq!(pause, TopicPause::ALL, "the later version has paused the intake, until some moment");
     let values = stored().await;
     assert_eq!(TopicSettings::decode(&values), Some(settings));
@@ -228,9 +228,9 @@ async fn changes_of_a_topic_keep_what_a_later_version_has_set() {
     store.put_settings(&topic("t"), TopicSettings::default()).await.expect("clears");
     assert_eq!(SigningSecret::decode_from(&stored().await), Some(vec![secret.clone()]));
     assert!(store.delete_secret(&topic("t"), secret.id).await.expect("deletes"));
-    store.change_pause(&topic("t"), TopicPause::NONE, delivery).await.expect("resumes");
+    store.resume(&topic("t"), delivery).await.expect("resumes");
     assert_eq!(stored().await, later);
-    store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
+    store.resume(&topic("t"), PausedOperations::ALL).await.expect("resumes");
     assert_eq!(stored().await.as_bytes(), b"\xc8\0\x02ab\xff\0\0");
     assert_eq!(store.topics(ALL, None, 10).await.expect("reads"), []);
     raw.send(&["HSET", &key, "t", "nonsense"]).await;

@@ -3,7 +3,7 @@
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use linger::{
-    job::{Due, SecretId, SigningKey, State, TopicPause, TopicSettings},
+    job::{Due, SecretId, SigningKey, State, TopicSettings},
     metrics::Metrics,
     store::{
         Error, Movable, Patch, Release, Result, ScheduleUpdates, Steps, Store, TopicUpdates, Wait, redis,
@@ -76,8 +76,8 @@ async fn a_closed_store_takes_no_changes() {
     assert_refused("put", store.put(vec![record(&fixture, "imported")]).await);
     assert_refused("put_topic", store.put_topic(topic_record("imported")).await);
     assert_refused("put_settings", store.put_settings(&topic("t"), TopicSettings::default()).await);
-    let pause = TopicPause { delivery: true, intake: true };
-    assert_refused("change_pause", store.change_pause(&topic("t"), pause, TopicPause::default()).await);
+    let pause = PausedOperations { delivery: true, intake: true };
+    assert_refused("pause", store.pause(&topic("t"), pause, Pause::ENDLESS).await);
     assert_refused(
         "add_secret",
         store.add_secret(&topic("t"), signing_secret(SecretId([2; 8]), secret)).await,

@@ -3,7 +3,7 @@
 //! elsewhere.
 
 use linger::{
-    job::{State, TopicPause},
+    job::State,
     store::{ChangeJob, Error, JobChange, Patch, Refusal, SeenJob, Steps, TopicUpdates, redis::Options},
 };
 
@@ -117,22 +117,18 @@ async fn late_steps_of_other_kinds_do_nothing_either() {
     let held = reserve(pair.other.store()).await;
     pair.other.store.bury(ALL, &id("victim"), &held.receipt, None).await.expect("asks").expect("is held");
     let (victim, paused_topic) = (id("victim"), topic("victim"));
-    let pause = TopicPause { delivery: true, intake: false };
+    let pause = PausedOperations { delivery: true, intake: false };
     pair.proxy.withhold("victim", usize::MAX);
     let (requeued, paused) = tokio::join!(
         pair.cut_off.store.requeue(ALL, &victim, after(seconds(0)), None),
-        pair.cut_off.store.change_pause(&paused_topic, pause, TopicPause::NONE),
+        pair.cut_off.store.pause(&paused_topic, pause, Pause::ENDLESS),
     );
     is_unavailable(requeued);
     is_unavailable(paused);
     let requeued =
         pair.other.store.requeue(ALL, &id("victim"), after(seconds(9)), None).await.expect("requeues");
     assert!(requeued.is_ok());
-    pair.other
-        .store
-        .change_pause(&topic("victim"), TopicPause::NONE, TopicPause::ALL)
-        .await
-        .expect("resumes");
+    pair.other.store.resume(&topic("victim"), PausedOperations::ALL).await.expect("resumes");
     pair.deliver_late_calls().await;
     let stored = pair.other.store.get(ALL, &id("victim")).await.expect("gets").expect("is there");
     assert_eq!(stored.state(), State::Delayed, "an acknowledged requeue is undone");

@@ -1,6 +1,6 @@
 //! The settings and pauses of topics, of which every process has a copy.
 
-use linger::{job::TopicPause, store::TopicUpdates};
+use linger::store::TopicUpdates;
 
 use super::{Process, Raw, options};
 use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};
@@ -9,16 +9,16 @@ use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};
 async fn settings_and_pauses_reach_the_other_processes() {
     let options = options();
     let (one, other) = (Process::start(&options).await, Process::start(&options).await);
-    let pause = TopicPause { delivery: true, intake: false };
-    one.store.change_pause(&topic("t"), pause, TopicPause::NONE).await.expect("pauses");
-    assert_eq!(one.store.topic_config(&topic("t")).pause, pause, "at once in the process that paused");
+    let pause = PausedOperations { delivery: true, intake: false };
+    one.store.pause(&topic("t"), pause, Pause::ENDLESS).await.expect("pauses");
+    assert_eq!(one.store.topic_config(&topic("t")).pause, pause.into(), "at once in the process that paused");
     let time_limit = TimeLimit::new();
-    while other.store.topic_config(&topic("t")).pause != pause {
+    while other.store.topic_config(&topic("t")).pause != pause.into() {
         time_limit.check(|| "the other process has not received the pause".to_owned());
         time_limit.pause().await;
     }
     other.events.take_ready();
-    one.store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
+    one.store.resume(&topic("t"), PausedOperations::ALL).await.expect("resumes");
     other.wait_for_ready_event("t").await;
     assert_eq!(
         other.store.topics(ALL, None, 10).await.expect("reads"),
@@ -34,11 +34,10 @@ async fn a_change_after_a_failover_that_lost_one_reaches_every_process() {
     let (one, other) = (Process::start(&options).await, Process::start(&options).await);
     let raw = Raw::connect(&shared().url()).await;
     let key = format!("{{{}}}:settings", options.prefix);
-    let pause = TopicPause { delivery: true, intake: false };
-    let set =
-        async |name| one.store.change_pause(&topic(name), pause, TopicPause::NONE).await.expect("pauses");
+    let pause = PausedOperations { delivery: true, intake: false };
+    let set = async |name| one.store.pause(&topic(name), pause, Pause::ENDLESS).await.expect("pauses");
     let paused = |process: &Process| {
-        let is_paused = |name: &&str| process.store.topic_config(&topic(name)).pause == pause;
+        let is_paused = |name: &&str| process.store.topic_config(&topic(name)).pause == pause.into();
         ["first", "lost", "later"].into_iter().filter(is_paused).collect::<Vec<_>>()
     };
     let wait_for = async |names: &[&str]| {

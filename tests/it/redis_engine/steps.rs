@@ -7,7 +7,7 @@ use linger::{
     clock::ManualClock,
     job::{
         Due, Expire, ExpiryChange, Job, JobId, OnExpiry, Reason, Receipt, RetrySchedule, SecretId,
-        SigningKey, State, Timestamp, Topic, TopicPause, TopicSettings,
+        SigningKey, State, Timestamp, Topic, TopicSettings,
     },
     store::{
         AddJob, AddedSecret, ChangeJob, FinishJob, Finished, JobChange, JobFilter, ListedJob, NoticeContent,
@@ -197,8 +197,8 @@ impl StepFixture {
             }
             Step::DeleteSecret => debug_text(&store.delete_secret(&topic, OLD_SECRET).await?),
             Step::Pause => {
-                let pause = TopicPause { delivery: true, intake: false };
-                debug_text(&store.change_pause(&topic, pause, TopicPause::NONE).await?)
+                let pause = PausedOperations { delivery: true, intake: false };
+                debug_text(&store.pause(&topic, pause, Pause::ENDLESS).await?)
             }
             Step::Topics => {
                 let topics = store.topics(ALL, None, 10).await?;
@@ -326,7 +326,7 @@ impl StepFixture {
         for secret in [OLD_SECRET, NEW_SECRET] {
             self.store.delete_secret(&topic, secret).await.expect("deletes");
         }
-        self.store.change_pause(&topic, TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
+        self.store.resume(&topic, PausedOperations::ALL).await.expect("resumes");
         assert_eq!(self.store.topic(&topic).await.expect("reads"), None);
     }
 }

@@ -119,14 +119,14 @@ async fn an_outage_is_made_up_for_by_the_rule(engine: Engine) {
 async fn a_run_waits_for_a_paused_intake(engine: Engine) {
     let fleet = Fleet::new(engine, 2).await;
     fleet.put("s", by_pattern("0 * * * *")).await;
-    let (intake, none) = (TopicPause { intake: true, delivery: false }, TopicPause::NONE);
-    fleet.fixture.store.change_pause(&topic("t"), intake, none).await.expect("works");
+    let intake = PausedOperations { intake: true, delivery: false };
+    fleet.fixture.store.pause(&topic("t"), intake, Pause::ENDLESS).await.expect("works");
     fleet.advance(20 * MINUTE).await;
     let waiting = fleet.get("s").await.state.waiting.expect("waits");
     assert_eq!((waiting.since, waiting.reason.as_str()), (moment("2026-11-21T06:00:00Z"), "intake_paused"));
     fleet.advance(30 * MINUTE).await;
     assert_eq!(fleet.get("s").await.state.waiting.map(|waiting| waiting.since), Some(waiting.since));
-    fleet.fixture.store.change_pause(&topic("t"), none, intake).await.expect("works");
+    fleet.fixture.store.resume(&topic("t"), intake).await.expect("works");
     fleet.advance(seconds(5)).await;
     assert_eq!(fleet.work().await, ["cron:s:20261121T060000Z"], "it is no miss");
     let view = fleet.get("s").await;

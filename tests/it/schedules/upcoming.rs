@@ -2,10 +2,7 @@
 
 use linger::{
     http::read_template,
-    job::{
-        TopicPause,
-        schedule::{Missed, ScheduleFields},
-    },
+    job::schedule::{Missed, ScheduleFields},
     queue::UpcomingRuns,
     store::TopicUpdates,
 };
@@ -87,8 +84,8 @@ async fn the_settings_at_the_moment_decide_about_planned_runs(engine: Engine) {
     let fleet = Fleet::new(engine, 1).await;
     fleet.put("s", every(MINUTE)).await;
     let planned = plan(&fleet, 0).await;
-    let (paused, none) = (TopicPause { intake: true, delivery: false }, TopicPause::NONE);
-    fleet.fixture.store.change_pause(&topic("t"), paused, none).await.expect("works");
+    let intake = PausedOperations { intake: true, delivery: false };
+    fleet.fixture.store.pause(&topic("t"), intake, Pause::ENDLESS).await.expect("works");
     fleet.fixture.clock.advance(MINUTE);
     carry_out(&fleet, 0, planned).await;
     assert_eq!(fleet.work().await, [""; 0]);

@@ -147,7 +147,7 @@ impl World {
 
     /// Whether a topic is paused, past all faults.
     pub fn is_paused(&self, topic: usize) -> bool {
-        self.naive.topic_config(&jobs::topic(topic_name(topic))).pause != TopicPause::NONE
+        self.naive.topic_config(&jobs::topic(topic_name(topic))).pause != TopicPause::default()
     }
 
     /// The numbers of jobs of a topic: those that are not dead, and the dead ones. Past all faults.

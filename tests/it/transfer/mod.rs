@@ -128,7 +128,7 @@ async fn a_second_import_completes_the_first_and_names_what_differs() {
         let target = StoreFixture::new(engine).await;
         let (topics, mut jobs) = records(&source, JOBS);
         let mut other = topics[1].clone();
-        other.config.pause = TopicPause { delivery: true, intake: false };
+        other.config.pause = PausedOperations { delivery: true, intake: false }.into();
         target.store.put_topic(other).await.expect("puts");
         target.store.put(jobs.split_off(300)).await.expect("puts");
         add(&*target.store, job("job-007")).await;

@@ -4,7 +4,7 @@ use rusqlite::params;
 
 use super::fixture::*;
 use crate::{
-    job::{RetrySchedule, Timestamp, TopicPause, TopicSettings, Ttr},
+    job::{Pause, PausedOperations, RetrySchedule, Timestamp, TopicSettings, Ttr},
     store::{
         Store, TopicConfig, TopicUpdates,
         embedded::{
@@ -19,6 +19,7 @@ use crate::{
 };
 
 const NAME: &str = "the-only-topic";
+const DELIVERY: PausedOperations = PausedOperations { delivery: true, intake: false };
 
 fn config() -> TopicConfig {
     let settings = TopicSettings {
@@ -28,7 +29,7 @@ fn config() -> TopicConfig {
         require_receipt: true,
         ..TopicSettings::default()
     };
-    TopicConfig { settings, pause: TopicPause { delivery: true, intake: false }, ..TopicConfig::default() }
+    TopicConfig { settings, pause: DELIVERY.into(), ..TopicConfig::default() }
 }
 
 /// A store that was stopped, with one row in the table `topic`.
@@ -36,7 +37,7 @@ async fn stopped() -> Fixture {
     let fixture = Fixture::new();
     let store = fixture.open().await;
     store.put_settings(&topic(NAME), config().settings).await.expect("sets");
-    store.change_pause(&topic(NAME), config().pause, TopicPause::NONE).await.expect("pauses");
+    store.pause(&topic(NAME), DELIVERY, Pause::ENDLESS).await.expect("pauses");
     store.close().await.expect("closes");
     fixture
 }

@@ -2,7 +2,7 @@
 
 use super::fixture::*;
 use crate::{
-    job::{Attributes, Tag, Timestamp, TopicPause},
+    job::{Attributes, Pause, PausedOperations, Tag, Timestamp},
     store::{
         ChangeJob, JobChange, Patch, Release, Reservation, SeenJob, Steps, Store, TopicUpdates,
         embedded::{
@@ -179,20 +179,20 @@ async fn values(store: &EmbeddedStore) -> Option<Vec<u8>> {
 async fn unknown_values_of_a_topic_survive_every_change_of_it() {
     let fixture = Fixture::new();
     let store = fixture.open().await;
-    let pause = TopicPause { delivery: false, intake: true };
-    store.change_pause(&topic("t"), pause, TopicPause::NONE).await.expect("pauses");
+    let pause = PausedOperations { delivery: false, intake: true };
+    store.pause(&topic("t"), pause, Pause::ENDLESS).await.expect("pauses");
     // An unknown tag, and a value of a known one that has none yet.
     let later = b"\x06\0\x02\x07\x08\xfa\0\x01x";
     store.run(|txn| txn.db.put_topic_values("t", later)).await.expect("writes");
     store.close().await.expect("closes");
 
     let store = fixture.open().await;
-    assert_eq!(store.topic_config(&topic("t")).pause, pause);
+    assert_eq!(store.topic_config(&topic("t")).pause, pause.into());
     let strict = crate::job::TopicSettings { require_receipt: true, ..Default::default() };
     store.put_settings(&topic("t"), strict).await.expect("sets");
     assert_eq!(values(&store).await.expect("is there"), [b"\x04\0\0", &later[..]].concat());
     store.put_settings(&topic("t"), Default::default()).await.expect("sets");
-    store.change_pause(&topic("t"), TopicPause::NONE, TopicPause::ALL).await.expect("resumes");
+    store.resume(&topic("t"), PausedOperations::ALL).await.expect("resumes");
     assert_eq!(values(&store).await.expect("is there"), b"\xfa\0\x01x");
     consistent(&store).await;
     assert_eq!(store.verify().await.expect("reads").faults, [""; 0]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::fixture::*;
 use crate::{
     clock::{Clock, ManualClock, SystemClock},
-    job::{State, Timestamp, TopicPause, TopicSettings, Ttr},
+    job::{Pause, PausedOperations, State, Timestamp, TopicSettings, Ttr},
     store::{
         Error, JobFilter, Order, Steps, Store, TopicConfig, TopicUpdates,
         embedded::{Durability, OpenError},
@@ -67,8 +67,8 @@ async fn everything_acknowledged_before_a_crash_is_there_after_it() {
     finish(&store, &held[1]).await;
     store.bury(ALL, &id("dead"), &held[0].receipt, None).await.expect("answers").expect("is held");
     store.delete(ALL, vec![id("gone")]).await.expect("deletes");
-    let pause = TopicPause { delivery: true, intake: false };
-    store.change_pause(&topic("t"), pause, TopicPause::NONE).await.expect("puts");
+    let pause = PausedOperations { delivery: true, intake: false };
+    store.pause(&topic("t"), pause, Pause::ENDLESS).await.expect("puts");
     let settings = TopicSettings {
         ttr: Some(Ttr::new(seconds(5)).expect("valid")),
         max_attempts: Some(3),
@@ -89,7 +89,7 @@ async fn everything_acknowledged_before_a_crash_is_there_after_it() {
     for name in ["finished", "gone"] {
         assert_eq!(after.get(ALL, &id(name)).await.expect("gets"), None, "{name} does not come back");
     }
-    assert_eq!(after.topic_config(&topic("t")).pause, pause);
+    assert_eq!(after.topic_config(&topic("t")).pause, pause.into());
     assert_eq!(*after.topic_config(&topic("u")), TopicConfig { settings, ..TopicConfig::default() });
     finish(&after, &held[2]).await;
     let stats = after.topic(&topic("t")).await.expect("reads").expect("is there");

@@ -134,7 +134,7 @@ impl StateMachine {
             Step::Pause { topic: t, delivery } => {
                 let stored = self.txn(|txn| ops::topic_values(txn, &of(t)));
                 let mut config = stored.config().expect("sound");
-                config.pause.delivery = delivery;
+                config.pause.delivery = delivery.then(Default::default);
                 let values = stored.with(&config);
                 answer_text(self.txn(|txn| ops::update_topic(txn, &of(t), &stored, &values)))
             }

@@ -3,7 +3,7 @@
 use rusqlite::config::DbConfig;
 
 use super::fixture::*;
-use crate::job::{Outlet, Timestamp, TopicPause};
+use crate::job::{Outlet, Pause, PausedOperations, Timestamp};
 use crate::store::{
     Steps, Store, TopicUpdates, Verified,
     embedded::{
@@ -24,8 +24,8 @@ async fn filled(fixture: &Fixture) -> std::sync::Arc<EmbeddedStore> {
         }
     }
     add(&store, ["ready-1", "ready-2"].map(job)).await;
-    let intake = TopicPause { delivery: false, intake: true };
-    store.change_pause(&topic("set"), intake, TopicPause::NONE).await.expect("pauses");
+    let intake = PausedOperations { delivery: false, intake: true };
+    store.pause(&topic("set"), intake, Pause::ENDLESS).await.expect("pauses");
     assert_eq!(store.verify().await.expect("reads"), Verified { jobs: 8, ..Verified::default() });
     store
 }

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -10,7 +13,7 @@ use fred::types::Value;
 
 use super::{notifier::Notifier, shards::Shards};
 use crate::{
-    job::Topic,
+    job::{Timestamp, Topic},
     store::{
         Result, TopicConfig, TopicValues, WATCHED_FOR,
         redis::{
@@ -18,7 +21,7 @@ use crate::{
             connection::call::ScriptCall,
             reply::Reply,
             scripts::Script,
-            time::millis_arg,
+            time::{TimeSource, millis_arg},
         },
     },
 };
@@ -28,11 +31,22 @@ pub struct SettingsCache {
     shards: Arc<Shards>,
     notifier: Arc<Notifier>,
     known: KnownConfigs,
+    /// What the server's clock was ahead of ours by when the settings were read last, in microseconds.
+    ahead_us: AtomicI64,
 }
 
 impl SettingsCache {
     pub fn new(shards: Arc<Shards>, notifier: Arc<Notifier>) -> Arc<Self> {
-        Arc::new(Self { shards, notifier, known: KnownConfigs::default() })
+        Arc::new(Self { shards, notifier, known: KnownConfigs::default(), ahead_us: AtomicI64::new(0) })
+    }
+
+    /// The server's time, or a little earlier.
+    pub fn now(&self) -> Timestamp {
+        let now_us = match &self.shards.time {
+            TimeSource::Server => self.shards.context().now_us() + self.ahead_us.load(Ordering::Relaxed),
+            TimeSource::Manual(clock) => clock.now_micros(),
+        };
+        Timestamp::from_millis(now_us.div_euclid(1_000))
     }
 
     pub fn get(&self, topic: &Topic) -> Arc<TopicConfig> {
@@ -113,6 +127,9 @@ impl SettingsCache {
             .arg(self.shards.now_arg())
             .arg(millis_arg(WATCHED_FOR));
         let mut reply = Reply::new(self.shards.call(call).await?)?;
+        // Read behind the answer, so that no pause ends early.
+        let ahead_us = reply.int()?.saturating_sub(self.shards.context().now_us());
+        self.ahead_us.store(ahead_us, Ordering::Relaxed);
         Ok((reply.int()? == 1, reply.value()?))
     }
 }
@@ -192,10 +209,11 @@ impl KnownConfigs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::Pause;
 
     fn paused(delivery: bool) -> TopicValues {
         let mut config = TopicConfig::default();
-        config.pause.delivery = delivery;
+        config.pause.delivery = delivery.then(Pause::default);
         TopicValues::default().with(&config)
     }
 
@@ -206,7 +224,7 @@ mod tests {
         let (_, before) = configs.version_and_writes();
         configs.apply_write(1, &topic, paused(true));
         assert_eq!(configs.replace(before, 1, HashMap::new()), None);
-        assert!(configs.get(&topic).pause.delivery);
+        assert!(configs.get(&topic).pause.delivery.is_some());
         let (_, after) = configs.version_and_writes();
         assert_eq!(configs.replace(after, 2, HashMap::new()), Some(vec![topic.clone()]), "delivery resumed");
         assert!(configs.get(&topic).is_default());
@@ -219,12 +237,12 @@ mod tests {
         let write = |version, delivery| configs.apply_write(version, &topic, paused(delivery));
         write(2, true);
         write(1, false);
-        assert!(configs.get(&topic).pause.delivery);
+        assert!(configs.get(&topic).pause.delivery.is_some());
         let (_, writes) = configs.version_and_writes();
         assert!(configs.replace(writes, 3, HashMap::new()).is_some());
         write(3, true);
         assert!(configs.get(&topic).is_default(), "the read returned the same version or a later one");
         write(4, true);
-        assert!(configs.get(&topic).pause.delivery);
+        assert!(configs.get(&topic).pause.delivery.is_some());
     }
 }

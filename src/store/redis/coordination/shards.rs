@@ -44,7 +44,7 @@ pub struct Shards {
     pub replay_slots: ReplaySlots,
     pub pending_changes: PendingChanges,
     client: ScriptClient,
-    time: TimeSource,
+    pub time: TimeSource,
     unresponsive: UnresponsiveServers,
     /// The name of this process in its announcements.
     process: String,

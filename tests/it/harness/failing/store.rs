@@ -7,7 +7,10 @@ use std::{
 
 use async_trait::async_trait;
 use linger::{
-    job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, ScheduleName, Topic, TopicFilter},
+    job::{
+        CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, ScheduleName, Timestamp, Topic,
+        TopicFilter,
+    },
     store::{
         AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
         JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
@@ -181,6 +184,10 @@ impl Store for FailingStore {
 
 #[async_trait]
 impl TopicStore for FailingStore {
+    fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
     async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
         self.call("read_topic_config", self.inner.topic_values(topic)).await
     }

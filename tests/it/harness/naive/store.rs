@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use linger::{
     job::{
-        CallRate, HostNumber, Job, JobId, OnExpiry, Origin, Outlet, Receipt, RememberedId, State, Topic,
-        TopicFilter,
+        CallRate, HostNumber, Job, JobId, OnExpiry, Origin, Outlet, Receipt, RememberedId, State, Timestamp,
+        Topic, TopicFilter,
     },
     store::{
         AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
@@ -225,6 +225,10 @@ impl Store for Naive {
 
 #[async_trait]
 impl TopicStore for Naive {
+    fn now(&self) -> Timestamp {
+        self.clock.wall_now()
+    }
+
     async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
         Ok(TopicValues::default().with(&self.topic_config(topic)))
     }

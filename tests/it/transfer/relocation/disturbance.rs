@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use linger::{
-    job::{JobId, RememberedId, ScheduleName, Topic},
+    job::{JobId, RememberedId, ScheduleName, Timestamp, Topic},
     store::{
         ClockOffsets, Error, JobRecord, Movable, MoveMark, Put, RecordReader, Result, ScheduleChange,
         ScheduleOutcome, SchedulePage, ScheduleStore, ServerSet, TopicStore, TopicValues, Updated,
@@ -121,6 +121,10 @@ impl Movable for Disturbed {
 
 #[async_trait]
 impl TopicStore for Disturbed {
+    fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+
     async fn topic_values(&self, topic: &Topic) -> Result<TopicValues> {
         self.call(self.inner.topic_values(topic)).await
     }
