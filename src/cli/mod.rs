@@ -14,6 +14,7 @@
 mod add;
 mod args;
 mod bench;
+mod cause;
 #[cfg(test)]
 mod commands_page;
 mod confirm;

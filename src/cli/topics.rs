@@ -4,19 +4,20 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Subcommand};
 use linger_client::{
-    Counts, NewPause, OnExpiry, Pause, Paused, Request, Response, Topic, TopicSort, TopicsRequest,
+    Cause, Counts, NewPause, OnExpiry, Paused, Request, Response, Topic, TopicSort, TopicsRequest,
 };
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
+    cause::{cause_text, pause_text},
     exit::{Exit, Failure},
     help,
     job_args::{OnExpiryArg, parse_expire},
     session::{ChangeArgs, ReadArgs, Session},
-    text::{Wording, counted, paused, span, table},
+    text::{counted, paused, span, table},
 };
-use crate::{job::parse_duration, messages::printable::escape_line};
+use crate::job::parse_duration;
 
 /// Most topics of a page.
 const PAGE: usize = 1_000;
@@ -231,9 +232,11 @@ fn details(session: &Session, topic: &Topic) -> String {
     };
     line("next due", topic.next_due_at.map(|due_at| wording.due(due_at)));
     line("oldest ready", topic.oldest_overdue_at.map(|due_at| wording.due(due_at)));
-    for (name, pause) in [("delivery", &topic.pauses.delivery), ("intake", &topic.pauses.intake)] {
-        line(name, pause.as_ref().map(|pause| pause_text(&wording, pause)));
-    }
+    line("cause", topic.cause.as_ref().and_then(|cause| cause_text(&wording, cause)));
+    // The pause of the delivery comes first among the causes.
+    let is_cause = matches!(topic.cause, Some(Cause::IntakePaused(_)));
+    let intake = topic.pauses.intake.as_ref().filter(|_| !is_cause);
+    line("intake", intake.map(|pause| pause_text(&wording, pause)));
     let settings = &topic.settings;
     let steps = settings.retry.iter().copied().map(span).collect::<Vec<_>>().join(",");
     line("ttr", settings.ttr.map(span));
@@ -298,15 +301,6 @@ impl OperationArgs {
 /// The server reads it by its own clock.
 fn checked_until(text: &str) -> Result<String, String> {
     parse_expire(text).map(|_| text.to_owned())
-}
-
-/// When, by whom and why an operation was paused, and until when.
-fn pause_text(wording: &Wording, pause: &Pause) -> String {
-    let since = pause.since.map(|since| format!("since {}", wording.moment(since)));
-    let by = pause.by.as_ref().map(|by| format!("by {}", escape_line(by)));
-    let until = pause.until.map(|until| format!("until {}", wording.moment(until)));
-    let reason = pause.reason.as_ref().map(|reason| format!("because: {}", escape_line(reason)));
-    [Some("paused".to_owned()), since, by, until, reason].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 async fn purge(session: &Session, topic: &str) -> Result<Exit, Failure> {

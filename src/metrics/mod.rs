@@ -39,7 +39,7 @@ pub use labels::{MAX_TOPICS, TopicUsage};
 pub use log::LogMetrics;
 pub use polls::{OpenPoll, PollsByTopic, RecentPolls};
 pub use queue::QueueMetrics;
-pub use recent::{EventSummary, EventsByTopic, RecentEvents};
+pub use recent::{EventSummary, EventsByTopic, RecentEvents, SignsByTopic};
 pub use schedules::{OccurrenceEnd, ScheduleMetrics, ScheduleProblem};
 pub use spans::SpanMetrics;
 pub use store_reading::StoreReading;

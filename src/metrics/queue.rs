@@ -140,6 +140,11 @@ impl QueueMetrics {
         });
     }
 
+    /// Records that a worker has finished, released, buried or touched a job of `topic`.
+    pub fn worker_sign(&self, topic: &str) {
+        self.with_label(topic, |_, own| self.recent.worker_sign(own));
+    }
+
     /// Records that a job of `topic` became ready `late` after its due time.
     pub fn became_ready(&self, topic: &str, late: Duration) {
         self.with_label(topic, |label, own| {

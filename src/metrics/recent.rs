@@ -1,6 +1,6 @@
 //! What happened in the last hour, and to the jobs of each topic in the last minute, in spans of ten seconds: the events of
-//! jobs, and how late due jobs became ready. The events themselves write it, without a timer. It takes 75 KB, and 1.5 KB
-//! for each topic with a label of its own in the metrics.
+//! jobs, how late due jobs became ready, and when a worker last said something of a job that it has. The events themselves write
+//! it, without a timer. It takes 75 KB, and 1.5 KB for each topic with a label of its own in the metrics.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -16,6 +16,8 @@ const SPAN_US: i64 = 10_000_000;
 const SPANS: usize = 361;
 /// The spans of a minute, and the one that has just begun.
 const TOPIC_SPANS: usize = 7;
+/// For how long the last sign of the workers of a topic is kept: as long as the longest reservation.
+const SIGNS_US: i64 = 86_400 * 1_000_000;
 /// Upper bounds of the steps of lateness, in milliseconds; the last step has none.
 const LATENESS_MS: [u64; 15] =
     [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000, 120_000, 900_000, 7_200_000];
@@ -37,6 +39,10 @@ struct Recorded {
     topics: HashMap<Arc<str>, Spans<TOPIC_SPANS>>,
     /// Those of the topics without a label of their own.
     others: Spans<TOPIC_SPANS>,
+    /// When a worker last finished, released, buried or touched a job of a topic, in microseconds.
+    signs: HashMap<Arc<str>, i64>,
+    /// The same of the topics without a label of their own.
+    other_sign: Option<i64>,
 }
 
 /// The latest `N` spans. Takes no memory before something happens.
@@ -70,6 +76,15 @@ pub struct EventsByTopic {
     /// The topics whose jobs had events.
     pub topics: BTreeMap<Arc<str>, EventSummary>,
     /// Whether these are all such topics, with all events.
+    pub is_complete: bool,
+}
+
+/// When a worker last said something of a job that it has, by topic, in microseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignsByTopic {
+    /// The topics where that was within a day.
+    pub topics: BTreeMap<Arc<str>, i64>,
+    /// Whether these are all such topics.
     pub is_complete: bool,
 }
 
@@ -168,6 +183,19 @@ impl RecentEvents {
         self.record(label, |summary| summary.counts[event as usize] += n);
     }
 
+    /// Records that a worker has said something of a job of a topic, named as for [`count`](Self::count).
+    pub(super) fn worker_sign(&self, label: Option<&Arc<str>>) {
+        let Some(now_us) = self.now_us.get().map(|now_us| now_us()) else { return };
+        let recorded = &mut *self.lock();
+        match label {
+            None => recorded.other_sign = Some(now_us),
+            Some(label) => match recorded.signs.get_mut(label) {
+                Some(sign) => *sign = now_us,
+                None => drop(recorded.signs.insert(label.clone(), now_us)),
+            },
+        }
+    }
+
     /// Records how late a job of a topic, named as for [`count`](Self::count), became ready.
     pub(super) fn became_ready(&self, label: Option<&Arc<str>>, late: Duration) {
         let step = LATENESS_MS.partition_point(|bound| Duration::from_millis(*bound) < late);
@@ -191,6 +219,7 @@ impl RecentEvents {
     /// Counts what happened to the jobs of a topic that has lost its label among those of topics without one.
     pub(super) fn forget(&self, label: &str) {
         let recorded = &mut *self.lock();
+        recorded.other_sign = recorded.other_sign.max(recorded.signs.remove(label));
         let (Some(spans), Some(now)) = (recorded.topics.remove(label), self.span_now()) else { return };
         // An older span would take the place of a newer one.
         let latest = now - TOPIC_SPANS as i64 + 1..=now;
@@ -220,6 +249,24 @@ impl RecentEvents {
         }
         by_topic.is_complete = !recorded.others.sum(now, 60).1;
         by_topic
+    }
+
+    /// What happened to the jobs of a topic in the last minute; nothing is known of one without a label of its own.
+    #[must_use]
+    pub fn minute_of(&self, topic: &str) -> EventSummary {
+        let Some(now) = self.span_now() else { return EventSummary::default() };
+        self.lock().topics.get(topic).map(|spans| spans.sum(now, 60).0).unwrap_or_default()
+    }
+
+    /// The last signs of workers.
+    #[must_use]
+    pub fn signs_by_topic(&self) -> SignsByTopic {
+        let now_us = self.now_us.get().map_or(0, |now_us| now_us());
+        let is_recent = |at_us: i64| now_us - at_us <= SIGNS_US;
+        let recorded = self.lock();
+        let recent = recorded.signs.iter().filter(|(_, at_us)| is_recent(**at_us));
+        let topics = recent.map(|(label, at_us)| (label.clone(), *at_us)).collect();
+        SignsByTopic { topics, is_complete: !recorded.other_sign.is_some_and(is_recent) }
     }
 
     /// The number of the span that has just begun; none before a clock is set.
@@ -304,6 +351,30 @@ mod tests {
         recent.forget("news");
         assert_eq!(seen(), (vec![], true), "that was before the last minute");
         assert_eq!(recent.sum(3_600).count(Event::Added), 6);
+    }
+
+    #[test]
+    fn the_last_signs_of_workers_are_kept_for_a_day() {
+        let (recent, clock) = (RecentEvents::default(), Arc::new(AtomicI64::new(7_000_000)));
+        let micros = clock.clone();
+        recent.set_clock(move || micros.load(Ordering::Relaxed));
+        let label: Arc<str> = "mail".into();
+        let seen = || {
+            let SignsByTopic { topics, is_complete } = recent.signs_by_topic();
+            (topics.into_values().collect::<Vec<_>>(), is_complete)
+        };
+        assert_eq!(seen(), (vec![], true));
+        recent.worker_sign(Some(&label));
+        clock.fetch_add(5, Ordering::Relaxed);
+        recent.worker_sign(Some(&label));
+        assert_eq!(seen(), (vec![7_000_005], true));
+        recent.forget("mail");
+        assert_eq!(seen(), (vec![], false), "it has no label now");
+        recent.worker_sign(Some(&label));
+        clock.fetch_add(SIGNS_US, Ordering::Relaxed);
+        assert_eq!(seen(), (vec![7_000_005], false));
+        clock.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(seen(), (vec![], true));
     }
 
     #[test]

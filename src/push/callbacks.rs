@@ -2,6 +2,7 @@
 //! `deliver` makes one call.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
@@ -22,7 +23,7 @@ use crate::{
     job::{Actor, Callback, Delay, Now, Origin, Outlet, Timestamp, Topic, Ttr},
     messages::failure_log::FailureLog,
     metrics::QueueMetrics,
-    queue::{Claim, Delivery, OutletListener, Queue, ReservedForCalls, Result},
+    queue::{Claim, Delivery, FailingHost, OutletListener, Queue, ReservedForCalls, Result},
 };
 
 /// How long an outlet waits after the store has failed.
@@ -70,6 +71,23 @@ impl OutletListener for CallbackState {
     fn topic_changed(&self, topic: &Topic) {
         self.ring().topic_changed(topic);
         self.changed.notify_one();
+    }
+
+    fn called_topics(&self) -> HashMap<Topic, Option<FailingHost>> {
+        let (now_us, ahead_ms) = (self.clock.now_micros(), self.clock.wall_ahead_ms());
+        let shown = |us: i64| Now::from_micros(us).shifted(ahead_ms);
+        let failure = |OutletFigures { endpoint, resting_until_us, .. }: OutletFigures| {
+            let (at_us, answer) = endpoint.last_failure?;
+            let resting_until = resting_until_us.map(|until_us| shown(until_us).rounded_up);
+            Some(FailingHost {
+                host: endpoint.origin.to_string(),
+                answer,
+                at: shown(at_us).rounded_down,
+                resting_until,
+            })
+        };
+        let called = self.ring().called_topics(now_us).into_iter();
+        called.map(|(topic, figures)| (topic, figures.and_then(failure))).collect()
     }
 }
 
@@ -148,8 +166,8 @@ impl Callbacks {
         let (now_us, ahead_ms) = (self.0.clock.now_micros(), self.0.clock.wall_ahead_ms());
         let shown = |us: i64| Now::from_micros(us).shifted(ahead_ms);
         let known = self.0.ring().called_endpoints(topic, now_us).into_iter();
-        let figures =
-            known.map(|OutletFigures { endpoint, in_flight, window, resting_until_us }| EndpointFigures {
+        let figures = known.map(|OutletFigures { endpoint, in_flight, window, resting_until_us, .. }| {
+            EndpointFigures {
                 origin: endpoint.origin,
                 in_flight,
                 window,
@@ -157,7 +175,8 @@ impl Callbacks {
                 last_failure: endpoint
                     .last_failure
                     .map(|(at_us, reason)| (shown(at_us).rounded_down, reason)),
-            });
+            }
+        });
         figures.collect()
     }
 

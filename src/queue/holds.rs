@@ -122,6 +122,7 @@ impl Queue {
 
     fn count_hold(&self, step: &Step, job: &Job) {
         let topic = job.topic.as_str();
+        self.metrics.worker_sign(topic);
         if matches!(step.action, StepAction::Release(..)) {
             self.metrics.count(Event::Released, topic, 1);
         }

@@ -102,6 +102,7 @@ pub use service::{Queue, StoreEvents};
 pub use topics::{NewPause, TopicView};
 pub use views::{
     StatsView, TimelineOf, TimelineView,
+    cause::{Cause, FailingHost},
     lists::{DeadReason, DeadReasons},
     process_notice::ProcessView,
     sorted_topics::TopicSort,

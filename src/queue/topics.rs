@@ -1,13 +1,14 @@
 //! Operations on whole topics: settings, pauses, purges and statistics.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     error::{Error, Result},
     service::Queue,
     views::{
         StatsView, TimelineOf, TimelineView,
-        processes::{EventsOfAll, PollsOfAll},
+        cause::{Cause, FailingHost, Known, cause},
+        processes::{EventsOfAll, WorkersOfAll},
         sorted_topics::TopicSort,
     },
 };
@@ -36,6 +37,14 @@ pub struct TopicView {
     pub waiting: usize,
     /// Number of polls of all processes that wait for its jobs, or that ended in the last minute. `None` if it is not known.
     pub polls: Option<u64>,
+    /// Why its jobs wait; `None` if none does, and if it is not known.
+    pub cause: Option<Cause>,
+}
+
+/// What a view needs to know beside the store.
+struct Seen {
+    workers: WorkersOfAll,
+    called: HashMap<Topic, Option<FailingHost>>,
 }
 
 impl Queue {
@@ -66,9 +75,9 @@ impl Queue {
     }
 
     async fn views_of(&self, topics: Vec<(Topic, TopicStats)>) -> Vec<(Topic, TopicView)> {
-        let polls = self.processes.polls().await;
+        let seen = self.seen_now().await;
         let view = |(topic, stats)| {
-            let view = self.view(&topic, stats, &polls);
+            let view = self.view(&topic, stats, &seen);
             (topic, view)
         };
         topics.into_iter().map(view).collect()
@@ -103,12 +112,32 @@ impl Queue {
     }
 
     async fn view_now(&self, topic: &Topic, stats: TopicStats) -> TopicView {
-        self.view(topic, stats, &self.processes.polls().await)
+        self.view(topic, stats, &self.seen_now().await)
     }
 
-    fn view(&self, topic: &Topic, mut stats: TopicStats, polls: &PollsOfAll) -> TopicView {
+    async fn seen_now(&self) -> Seen {
+        let called = self.outlet_listener.get().map(|listener| listener.called_topics());
+        Seen { workers: self.processes.workers().await, called: called.unwrap_or_default() }
+    }
+
+    fn view(&self, topic: &Topic, mut stats: TopicStats, seen: &Seen) -> TopicView {
         stats.config.pause = stats.config.pause.active(self.store.now());
-        TopicView { stats, waiting: self.waiters.waiting_for(topic), polls: polls.count(topic) }
+        let (polls, called) = (seen.workers.polls(topic), seen.called.get(topic));
+        let mut minute = self.metrics.recent.minute_of(topic.as_str());
+        minute.add(&seen.workers.minute_elsewhere(topic));
+        let cause = cause(Known {
+            now: self.clock.now(),
+            pause: &stats.config.pause,
+            settings: &stats.config.settings,
+            ready: stats.ready,
+            reserved: stats.reserved,
+            is_called: called.is_some(),
+            failure: called.cloned().flatten(),
+            polls,
+            last_sign: seen.workers.last_sign(topic),
+            minute,
+        });
+        TopicView { stats, waiting: self.waiters.waiting_for(topic), polls, cause }
     }
 
     /// Replaces a topic's settings. Existing jobs keep the settings that they were added with.

@@ -1,6 +1,7 @@
 //! Timelines and figures of the whole queue. Few callers read at the same time, so that workers are not delayed.
 //! Concurrent callers share one read, and its result is cached for a short time. Without viewers nothing is read.
 
+pub(super) mod cause;
 pub(super) mod lists;
 pub(super) mod oldest_ready;
 pub(super) mod process_notice;

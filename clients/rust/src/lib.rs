@@ -30,6 +30,7 @@ mod error;
 mod jobs;
 mod model;
 mod new_job;
+mod pauses;
 mod pool;
 mod repeat;
 mod request;
@@ -47,10 +48,11 @@ pub use client::{Client, Options, OptionsError};
 pub use error::{Error, Refusal};
 pub use jiff::Timestamp;
 pub use model::{
-    Added, BatchItem, Counts, Ended, FinishedJob, HistoryEntry, Job, NewPause, Pause, Paused, Pauses,
-    PopRequest, ReleaseRequest, ReservedJob, Topic, TopicPage, TopicSettings,
+    Added, BatchItem, Counts, Ended, FinishedJob, HistoryEntry, Job, PopRequest, ReleaseRequest, ReservedJob,
+    Topic, TopicPage, TopicSettings,
 };
 pub use new_job::{Callback, Due, Expire, IfExists, JobPatch, NewJob, OnExpiry, Requeue};
+pub use pauses::{Cause, NewPause, Pause, Paused, Pauses};
 pub use request::{Repeat, Request, Response};
 pub use schedules::{
     Missed, NewSchedule, Overlap, PutSchedule, Recurrence, RunCounts, Schedule, SchedulePage, Waiting,

@@ -11,6 +11,7 @@ use crate::{
     durations::{list_of_seconds, seconds, some_seconds},
     error::{Error, Refusal},
     new_job::Due,
+    pauses::{Cause, Paused, Pauses},
     request::Response,
 };
 
@@ -230,6 +231,8 @@ pub struct Topic {
     /// What is known of its pauses.
     #[serde(default)]
     pub pauses: Pauses,
+    /// Why its jobs wait; `None` if none does, and if it is not known.
+    pub cause: Option<Cause>,
     /// What was set for the topic.
     pub settings: TopicSettings,
 }
@@ -245,51 +248,6 @@ pub struct Counts {
     pub reserved: u64,
     /// Dead letters.
     pub dead: u64,
-}
-
-/// What is known of the pauses of a topic.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct Pauses {
-    /// Of the delivery of jobs, if it is paused.
-    pub delivery: Option<Pause>,
-    /// Of the intake of jobs, if it is paused.
-    pub intake: Option<Pause>,
-}
-
-/// A pause.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct Pause {
-    /// Since when; a pause of an earlier version does not say.
-    pub since: Option<Timestamp>,
-    /// Who paused last.
-    pub by: Option<String>,
-    /// Why.
-    pub reason: Option<String>,
-    /// When it ends by itself.
-    pub until: Option<Timestamp>,
-}
-
-/// What is to be paused, and what to say of the pause.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct NewPause {
-    /// What is to be paused.
-    #[serde(flatten)]
-    pub paused: Paused,
-    /// Why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// When it is to end by itself: an RFC 3339 time in the future, or a duration from now, such as `30m`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub until: Option<String>,
-}
-
-/// What is paused in a topic, or is to be paused or resumed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Paused {
-    /// Jobs are not handed out.
-    pub delivery: bool,
-    /// Jobs are not taken in.
-    pub intake: bool,
 }
 
 /// The settings of a topic; what was not set is left out.

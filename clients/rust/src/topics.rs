@@ -9,7 +9,8 @@ use crate::{
     client::Client,
     error::Error,
     jobs::absent,
-    model::{NewPause, Paused, Topic, TopicPage},
+    model::{Topic, TopicPage},
+    pauses::{NewPause, Paused},
     request::{Request, segment},
 };
 

@@ -24,8 +24,8 @@ const HELP: &[&str] = &[
     "OLDEST       How long the oldest ready job has been due.",
     "POLLS        Polls of all server processes that wait, or that ended in the",
     "             last minute. Blank while it is not known.",
-    "!            There are ready jobs, and no worker polls: none runs, or all are",
-    "             busy. Topics with a callback or with paused delivery have no mark.",
+    "!            The callback fails, or there are ready jobs and no worker polls:",
+    "             none runs, or all are busy. `linger topic show` says which.",
 ];
 
 const KEYS: &str = "q quit  s sort  h help";

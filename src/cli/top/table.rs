@@ -1,6 +1,6 @@
 //! The table of topics as lines of text: which columns fit, and how wide each is.
 
-use linger_client::{EventSummary, Timestamp, Topic};
+use linger_client::{Cause, EventSummary, Timestamp, Topic};
 
 use super::reading::Reading;
 use crate::{
@@ -61,7 +61,7 @@ struct Filled {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub text: String,
-    /// Whether the topic has ready jobs and no worker polls for them.
+    /// Whether the topic has ready jobs and no worker polls for them, or its callback fails.
     pub has_mark: bool,
 }
 
@@ -139,9 +139,10 @@ fn longest(cells: &[impl AsRef<str>], at_least: usize) -> usize {
     cells.iter().map(|cell| cell.as_ref().chars().count()).fold(at_least, usize::max)
 }
 
-/// Whether ready jobs can be popped and no process was polled for them in the last minute.
+/// Whether ready jobs wait for workers that do not come, or for a callback that fails.
 fn is_unattended(topic: &Topic) -> bool {
-    topic.counts.ready > 0 && topic.polls == Some(0) && !topic.settings.has_callback && !topic.paused.delivery
+    use Cause::{CallbackFails, NoWorker, WorkersBusy, WorkersSilent};
+    matches!(topic.cause, Some(CallbackFails { .. } | NoWorker | WorkersBusy { .. } | WorkersSilent { .. }))
 }
 
 /// How often something happened each second; blank if nothing did in the last minute.

@@ -22,10 +22,12 @@ fn topic(name: &str, counts: [u64; 4], waiting: u64, more: &str) -> Topic {
     let [delayed, ready, reserved, dead] = counts;
     let oldest = if ready > 0 { "\"2026-11-22T06:09:19Z\"" } else { "null" };
     let paused = if more.contains("paused") { "" } else { r#""paused":{"delivery":false,"intake":false},"# };
+    let is_unattended = ready > 0 && waiting == 0 && more.is_empty();
+    let cause = if is_unattended { r#""cause":{"kind":"no_worker"},"# } else { "" };
     let settings = if more.contains("settings") { "" } else { r#""settings":{},"# };
     let json = format!(
         r#"{{"topic":"{name}","counts":{{"delayed":{delayed},"ready":{ready},"reserved":{reserved},"dead":{dead}}},
-            "oldest_overdue_at":{oldest},{paused}{settings}{more}"waiting":{waiting},"polls":{waiting}}}"#
+            "oldest_overdue_at":{oldest},{paused}{settings}{cause}{more}"waiting":{waiting},"polls":{waiting}}}"#
     );
     serde_json::from_str(&json).expect("is a topic")
 }
@@ -260,7 +262,7 @@ fn polls_that_are_not_known_are_not_taken_for_none() {
     let mut state = state(topics());
     let marks = |state: &State| table::rows(&state.reading, 80).iter().filter(|row| row.has_mark).count();
     assert_eq!(marks(&state), 1);
-    state.reading.topics[0].polls = None;
+    (state.reading.topics[0].polls, state.reading.topics[0].cause) = (None, None);
     assert_eq!(marks(&state), 0);
     let shown = texts(&state, 11 * SECOND_US, 80, 24);
     assert_eq!(shown[5], "payment-notify    1,411      3     7   3.1    2.0     41s");

@@ -11,7 +11,7 @@ use crate::{
         json_body::{JsonBody, OptionalJsonBody},
         wire::{
             parameters::{self, NoQuery, Query, TopicPath},
-            requests, responses,
+            requests, responses, topics,
             values::{self, ParseResult},
         },
     },
@@ -42,7 +42,7 @@ pub async fn list(
     let scope = prefix.map_or(caller.topics.clone(), |prefix| caller.topics.within(&prefix));
     if let Some(sort) = sort {
         let topics = app.queue.sorted_topics(&scope, sort, limit).await?;
-        return Ok(responses::topic_page(&topics, None));
+        return Ok(topics::page(&topics, None));
     }
     // One topic beyond the limit shows whether there is a next page.
     let mut topics = app.queue.topics(&scope, after.as_ref(), limit + 1).await?;
@@ -50,7 +50,7 @@ pub async fn list(
     topics.truncate(limit);
     let last = topics.last().filter(|_| has_more);
     let next_cursor = last.map(|(topic, _)| parameters::encode_cursor(topic.as_str()));
-    Ok(responses::topic_page(&topics, next_cursor.as_deref()))
+    Ok(topics::page(&topics, next_cursor.as_deref()))
 }
 
 fn prefix_text(text: &str) -> ParseResult<TopicPattern> {
@@ -75,7 +75,7 @@ fn decode_cursor(text: &str) -> ParseResult<Topic> {
 
 pub async fn get(State(app): State<App>, TopicPath(topic): TopicPath, _: NoQuery) -> HandlerResult {
     let view = app.queue.topic(&topic).await?;
-    Ok(responses::topic(&topic, &view))
+    Ok(topics::response(&topic, &view))
 }
 
 /// The endpoints that this process calls for a topic.
@@ -93,7 +93,7 @@ pub async fn put(
 ) -> HandlerResult {
     let (settings, kept_headers) = body.parse(&app, requests::settings).await?;
     let view = app.queue.put_settings_keeping_headers(&topic, settings, kept_headers).await?;
-    Ok(responses::topic(&topic, &view))
+    Ok(topics::response(&topic, &view))
 }
 
 pub async fn purge(State(app): State<App>, TopicPath(topic): TopicPath, mut query: Query) -> HandlerResult {
@@ -114,7 +114,7 @@ pub async fn pause(
 ) -> HandlerResult {
     let (operations, pause) = body.parse(&app, |body, _| requests::pause(body)).await?;
     let view = app.queue.pause(&topic, operations, NewPause { by, ..pause }).await?;
-    Ok(responses::topic(&topic, &view))
+    Ok(topics::response(&topic, &view))
 }
 
 pub async fn resume(
@@ -125,5 +125,5 @@ pub async fn resume(
 ) -> HandlerResult {
     let operations = body.parse(&app, |body, _| requests::resume(body)).await?;
     let view = app.queue.resume(&topic, operations).await?;
-    Ok(responses::topic(&topic, &view))
+    Ok(topics::response(&topic, &view))
 }

@@ -17,6 +17,7 @@ pub mod responses;
 pub mod schedules;
 pub mod stats;
 mod suggestions;
+pub mod topics;
 pub mod trace;
 pub mod values;
 pub mod version;

@@ -35,6 +35,8 @@ pub struct OutletFigures {
     pub window: u32,
     /// Until when it rests, in microseconds.
     pub resting_until_us: Option<i64>,
+    /// Whether its last call failed.
+    pub is_failing: bool,
 }
 
 #[derive(Debug)]

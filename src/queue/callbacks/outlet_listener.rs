@@ -1,6 +1,11 @@
-//! The listener through which the callback loop learns of ready outlets.
+//! The listener through which the callback loop learns of ready outlets, and says which calls fail.
 
-use crate::job::{Outlet, Topic};
+use std::collections::HashMap;
+
+use crate::{
+    job::{Outlet, Topic},
+    queue::views::cause::FailingHost,
+};
 
 /// Learns which outlets may have ready jobs for callbacks, and what changes where they go. The methods must return at once.
 pub trait OutletListener: Send + Sync + std::fmt::Debug {
@@ -9,4 +14,7 @@ pub trait OutletListener: Send + Sync + std::fmt::Debug {
 
     /// The callback of `topic` has changed, or its delivery was resumed.
     fn topic_changed(&self, topic: &Topic);
+
+    /// The topics whose endpoints this process has called lately, each with the latest failure if a host fails.
+    fn called_topics(&self) -> HashMap<Topic, Option<FailingHost>>;
 }

@@ -1,19 +1,21 @@
 //! What a process publishes for the others: its notice, which is JSON of which unknown fields and events are ignored.
 
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     job::Timestamp,
-    metrics::{EventSummary, EventsByTopic, PollsByTopic},
+    metrics::{EventSummary, EventsByTopic, PollsByTopic, SignsByTopic},
     store::{Notice, NoticeContent},
 };
 
 /// How many bytes the topics with polls take in the notice of a process: some 400 topics with names of usual length.
 const POLLS_LEN: usize = 12 << 10;
-/// How many bytes the topics take in the notice of a process: some 500 topics with names of usual length.
-const TOPICS_LEN: usize = 48 << 10;
+/// The same for the topics with signs of workers.
+const SIGNS_LEN: usize = 12 << 10;
+/// How many bytes the events of topics take in the notice of a process: those of some 400 topics with names of usual length.
+const TOPICS_LEN: usize = 36 << 10;
 
 /// A server process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub struct OtherProcess {
     pub by_topic: EventsByTopic,
     /// `None` if its version does not count them.
     pub polls: Option<PollsByTopic>,
+    /// `None` if its version does not know them.
+    pub signs: Option<SignsByTopic>,
 }
 
 /// A process in its notice.
@@ -50,33 +54,35 @@ struct StoredProcess {
     /// The events of the minute by topic, of those with most events.
     topics: Vec<StoredTopic>,
     has_all_topics: bool,
-    /// Earlier versions have none.
-    polls: Option<StoredPolls>,
+    /// Earlier versions have none, and no signs.
+    polls: Option<StoredNumbers<u64>>,
+    signs: Option<StoredNumbers<i64>>,
 }
 
+/// A number for each topic.
 #[derive(Serialize, Deserialize)]
-struct StoredPolls {
-    topics: BTreeMap<String, u64>,
+struct StoredNumbers<N> {
+    topics: BTreeMap<String, N>,
     has_all_topics: bool,
 }
 
-impl StoredPolls {
-    /// As many topics as a notice has room for.
-    fn new(polls: &PollsByTopic) -> Self {
+impl<N: Copy> StoredNumbers<N> {
+    /// As many topics as have room in so many bytes.
+    fn new(numbers: &BTreeMap<Arc<str>, N>, is_complete: bool, bytes: usize) -> Self {
         // A number has at most 20 digits; the quotes, the colon and the comma take four bytes.
-        let mut left = POLLS_LEN;
-        let fitting = polls.topics.iter().map_while(|(topic, polls)| {
+        let mut left = bytes;
+        let fitting = numbers.iter().map_while(|(topic, number)| {
             left = left.checked_sub(topic.len() + 24)?;
-            Some((topic.to_string(), *polls))
+            Some((topic.to_string(), *number))
         });
-        let topics: BTreeMap<String, u64> = fitting.collect();
-        let has_all_topics = polls.is_complete && topics.len() == polls.topics.len();
+        let topics: BTreeMap<String, N> = fitting.collect();
+        let has_all_topics = is_complete && topics.len() == numbers.len();
         Self { topics, has_all_topics }
     }
 
-    fn read(self) -> PollsByTopic {
-        let topics = self.topics.into_iter().map(|(topic, polls)| (topic.into(), polls)).collect();
-        PollsByTopic { topics, is_complete: self.has_all_topics }
+    fn read(self) -> (BTreeMap<Arc<str>, N>, bool) {
+        let topics = self.topics.into_iter().map(|(topic, number)| (topic.into(), number)).collect();
+        (topics, self.has_all_topics)
     }
 }
 
@@ -128,6 +134,7 @@ impl StoredTopic {
 /// The notice of a process.
 pub fn content(process: &OtherProcess) -> NoticeContent {
     let topics = StoredTopic::busiest(&process.by_topic);
+    let (polls, signs) = (process.polls.as_ref(), process.signs.as_ref());
     let stored = StoredProcess {
         name: process.view.name.clone(),
         version: process.view.version.clone(),
@@ -136,7 +143,8 @@ pub fn content(process: &OtherProcess) -> NoticeContent {
         hour: StoredSummary::new(&process.hour),
         has_all_topics: process.by_topic.is_complete && topics.len() == process.by_topic.topics.len(),
         topics,
-        polls: process.polls.as_ref().map(StoredPolls::new),
+        polls: polls.map(|polls| StoredNumbers::new(&polls.topics, polls.is_complete, POLLS_LEN)),
+        signs: signs.map(|signs| StoredNumbers::new(&signs.topics, signs.is_complete, SIGNS_LEN)),
     };
     let text = serde_json::to_vec(&stored).expect("every value is a text or a number, or several");
     NoticeContent::new(text).expect("events and polls by topic leave 4 KiB for the rest")
@@ -155,5 +163,9 @@ pub fn read(notice: &Notice, now: Timestamp) -> Option<OtherProcess> {
     let topics = stored.topics.into_iter().map(|topic| (topic.topic.into(), topic.minute.read()));
     let by_topic = EventsByTopic { topics: topics.collect(), is_complete: stored.has_all_topics };
     let (minute, hour) = (stored.minute.read(), stored.hour.read());
-    Some(OtherProcess { view, minute, hour, by_topic, polls: stored.polls.map(StoredPolls::read) })
+    let polls = stored.polls.map(StoredNumbers::read);
+    let polls = polls.map(|(topics, is_complete)| PollsByTopic { topics, is_complete });
+    let signs = stored.signs.map(StoredNumbers::read);
+    let signs = signs.map(|(topics, is_complete)| SignsByTopic { topics, is_complete });
+    Some(OtherProcess { view, minute, hour, by_topic, polls, signs })
 }

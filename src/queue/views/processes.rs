@@ -12,10 +12,13 @@ use crate::{
     clock::Clock,
     job::{Timestamp, Topic},
     messages::failure_log::FailureLog,
-    metrics::{EventSummary, EventsByTopic, PollsByTopic, QueueMetrics, RecentEvents},
+    metrics::{EventSummary, EventsByTopic, PollsByTopic, QueueMetrics, RecentEvents, SignsByTopic},
     queue::{
         error::Result,
-        views::process_notice::{self, OtherProcess, ProcessView},
+        views::{
+            cause::LastSign,
+            process_notice::{self, OtherProcess, ProcessView},
+        },
     },
     store::{self, MAX_NOTICES, Notice, NoticeContent, NoticeKind, Store, WATCHED_FOR},
 };
@@ -46,20 +49,47 @@ pub(in crate::queue) struct EventsOfAll {
     pub processes: Vec<ProcessView>,
 }
 
-/// The polls of all processes.
+/// What workers do at all processes.
 #[derive(Debug)]
-pub(in crate::queue) struct PollsOfAll {
-    own: PollsByTopic,
-    others: Vec<Option<PollsByTopic>>,
+pub(in crate::queue) struct WorkersOfAll {
+    own_polls: PollsByTopic,
+    own_signs: SignsByTopic,
+    others: Vec<OtherProcess>,
     /// Whether there can be no process beside these.
     are_all: bool,
 }
 
-impl PollsOfAll {
+impl WorkersOfAll {
     /// The polls of a topic; `None` if those of some process are not known.
-    pub fn count(&self, topic: &Topic) -> Option<u64> {
-        let own = self.own.count(topic.as_str()).filter(|_| self.are_all)?;
-        self.others.iter().try_fold(own, |sum, other| Some(sum + other.as_ref()?.count(topic.as_str())?))
+    pub fn polls(&self, topic: &Topic) -> Option<u64> {
+        let own = self.own_polls.count(topic.as_str()).filter(|_| self.are_all)?;
+        self.others
+            .iter()
+            .try_fold(own, |sum, other| Some(sum + other.polls.as_ref()?.count(topic.as_str())?))
+    }
+
+    /// When a worker last said something of a job of a topic.
+    pub fn last_sign(&self, topic: &Topic) -> LastSign {
+        let signs = self.others.iter().map(|other| other.signs.as_ref()).chain([Some(&self.own_signs)]);
+        let (mut last, mut is_known) = (None, self.are_all);
+        for signs in signs {
+            let sign = signs.and_then(|signs| signs.topics.get(topic.as_str()).copied());
+            is_known &= sign.is_some() || signs.is_some_and(|signs| signs.is_complete);
+            last = last.max(sign);
+        }
+        match last {
+            _ if !is_known => LastSign::Unknown,
+            Some(at_us) => LastSign::At(Timestamp::from_millis(at_us / 1_000)),
+            None => LastSign::Never,
+        }
+    }
+
+    /// What happened to the jobs of a topic in the last minute at the other processes.
+    pub fn minute_elsewhere(&self, topic: &Topic) -> EventSummary {
+        let mut sum = EventSummary::default();
+        let of_topic = self.others.iter().filter_map(|other| other.by_topic.topics.get(topic.as_str()));
+        of_topic.for_each(|minute| sum.add(minute));
+        sum
     }
 }
 
@@ -159,20 +189,21 @@ impl Processes {
         &self.metrics.recent
     }
 
-    /// The polls of all processes. Those of other processes are not known if they cannot be read soon, or while these may not know
-    /// yet that they are asked.
-    pub async fn polls(&self) -> PollsOfAll {
-        let own = self.metrics.polls.by_topic(self.clock.now_micros());
+    /// What workers do at all processes. That at other processes is not known if it cannot be read soon, or while these may not
+    /// know yet that they are asked.
+    pub async fn workers(&self) -> WorkersOfAll {
+        let own_polls = self.metrics.polls.by_topic(self.clock.now_micros());
+        let own_signs = self.recent().signs_by_topic();
         if !self.store.info().is_shared {
-            return PollsOfAll { own, others: Vec::new(), are_all: true };
+            return WorkersOfAll { own_polls, own_signs, others: Vec::new(), are_all: true };
         }
         let read = tokio::select! {
             biased;
             read = self.settled_others() => read,
             () = self.clock.sleep(POLLS_WAIT) => None,
         };
-        let (processes, are_all) = read.map_or((Vec::new(), false), |read| (read.processes, read.are_all));
-        PollsOfAll { own, others: processes.into_iter().map(|other| other.polls).collect(), are_all }
+        let (others, are_all) = read.map_or((Vec::new(), false), |read| (read.processes, read.are_all));
+        WorkersOfAll { own_polls, own_signs, others, are_all }
     }
 
     /// The other processes; `None` before those that live have had the time to publish their figures.
@@ -273,6 +304,7 @@ impl Processes {
             hour: recent.sum(3_600),
             by_topic: recent.minute_by_topic(),
             polls: Some(self.metrics.polls.by_topic(self.clock.now_micros())),
+            signs: Some(recent.signs_by_topic()),
         })
     }
 
@@ -290,5 +322,55 @@ impl Processes {
 
     fn lock(&self) -> MutexGuard<'_, Publishing> {
         self.publishing.lock().expect("no code panics while it holds the lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn signs(at_us: Option<i64>, is_complete: bool) -> SignsByTopic {
+        let topics = at_us.map(|at_us| (Arc::from("t"), at_us));
+        SignsByTopic { topics: topics.into_iter().collect(), is_complete }
+    }
+
+    /// Another process, as its notice says.
+    fn other(signs: Option<SignsByTopic>) -> OtherProcess {
+        let process = OtherProcess {
+            view: ProcessView {
+                name: "web-1/1".to_owned(),
+                version: "0.1.0".to_owned(),
+                started_at: Timestamp::from_millis(0),
+                seen_at: Timestamp::from_millis(0),
+            },
+            minute: EventSummary::default(),
+            hour: EventSummary::default(),
+            by_topic: EventsByTopic { topics: BTreeMap::new(), is_complete: true },
+            polls: Some(PollsByTopic::default()),
+            signs,
+        };
+        let content = process_notice::content(&process).as_bytes().to_vec().into();
+        let notice = Notice { id: "1".to_owned(), content, age: Duration::ZERO };
+        process_notice::read(&notice, Timestamp::from_millis(0)).expect("is a notice")
+    }
+
+    #[test]
+    fn the_last_sign_is_the_latest_of_all_processes_that_say_it() {
+        let last = |own: SignsByTopic, others: Vec<OtherProcess>, are_all| {
+            let workers =
+                WorkersOfAll { own_polls: PollsByTopic::default(), own_signs: own, others, are_all };
+            workers.last_sign(&Topic::parse("t").expect("valid"))
+        };
+        let at = |ms| LastSign::At(Timestamp::from_millis(ms));
+        let (early, late) = (signs(Some(5_000), true), signs(Some(9_000), false));
+        assert_eq!(last(early.clone(), vec![other(Some(late.clone()))], true), at(9));
+        assert_eq!(last(late, vec![other(Some(early.clone()))], true), at(9));
+        assert_eq!(last(signs(None, true), vec![other(Some(signs(None, true)))], true), LastSign::Never);
+        for others in [vec![other(None)], vec![other(Some(signs(None, false)))]] {
+            assert_eq!(last(early.clone(), others, true), LastSign::Unknown, "a later one may be missing");
+        }
+        assert_eq!(last(early, Vec::new(), false), LastSign::Unknown);
     }
 }

@@ -10,6 +10,7 @@ mod bulk;
 mod bulk_requests;
 mod callbacks;
 mod calling;
+mod causes;
 mod connections;
 mod contract;
 mod dashboard;

@@ -37,6 +37,7 @@ async fn a_topic_shows_its_counts_times_and_waiting_polls(engine: Engine) {
         "topic": "t", "counts": {"delayed": 2, "ready": 1, "reserved": 0, "dead": 0},
         "next_due_at": "2026-11-21T05:40:08.000Z", "oldest_overdue_at": "2026-11-21T05:40:01.000Z",
         "waiting": 0, "polls": polls(0), "paused": {"delivery": false, "intake": false}, "settings": {"require_receipt": false},
+        "cause": if engine == Engine::Embedded { json!({"kind": "no_worker"}) } else { json!(null) },
     });
     assert_eq!(view, expected);
     api.pop("t").await;

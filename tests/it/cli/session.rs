@@ -94,30 +94,26 @@ mail         0      0         0     0 [..]
         "{\"status\":200,\"id\":\"[..]-1\",\"replayed\":true}\n{\"status\":200,\"id\":\"b\",\"replayed\":true}\n{\"status\":200,\"id\":\"[..]-2\",\"replayed\":true}",
     ),
     (
-        &["topic", "pause", "mail", "--intake", "--reason", "the bank is down", "--until", "1h"],
+        &["topic", "pause", "news", "--intake", "--reason", "the bank is down", "--until", "1h"],
         "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
-mail         0      2         0     0 [..]  intake
-  oldest ready     due [..] ago
-  intake           paused since [..] by 127.0.0.1 until [..] because: the bank is down
-  ttr              1m30s
-  max-attempts     1",
-        r#"{"topic":"mail",[..]"paused":{"delivery":false,"intake":true},[..]"reason":"the bank is down",[..]}"#,
+news         1      0         0     0 [..]  intake
+  next due         due in [..]
+  cause            intake is paused since [..] by 127.0.0.1 until [..] because: the bank is down",
+        r#"{"topic":"news",[..]"paused":{"delivery":false,"intake":true},[..]"reason":"the bank is down",[..]}"#,
     ),
     (
         &["topics"],
         "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
-mail         0      2         0     0 [..]  intake
-news         1      0         0     0 [..]",
+mail         0      2         0     0 [..]
+news         1      0         0     0 [..]  intake",
         "{\"topic\":\"mail\",[..]}\n{\"topic\":\"news\",[..]}",
     ),
     (
-        &["topic", "resume", "mail"],
+        &["topic", "resume", "news"],
         "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
-mail         0      2         0     0 [..]
-  oldest ready     due [..] ago
-  ttr              1m30s
-  max-attempts     1",
-        r#"{"topic":"mail",[..]"paused":{"delivery":false,"intake":false},[..]}"#,
+news         1      0         0     0 [..]
+  next due         due in [..]",
+        r#"{"topic":"news",[..]"paused":{"delivery":false,"intake":false},[..]}"#,
     ),
     (
         &["topics", "--prefix", "ne"],
@@ -160,11 +156,23 @@ news                1      0         0     0  [..]",
         r#"{"id":"op_[..]","action":"requeue","at":"2999-01-01T08:00:00.000Z",[..]"state":"done",[..]}"#,
     ),
     (
-        &["topic", "show", "mail"],
+        &["topic", "pause", "mail", "--delivery"],
         "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
-mail         1      1         0     0 [..]
+mail         1      1         0     0 [..]  delivery
   next due         due in [..] ([..])
   oldest ready     due [..] ago
+  cause            delivery is paused since [..] by 127.0.0.1
+  ttr              1m30s
+  max-attempts     1",
+        r#"{"topic":"mail",[..]}"#,
+    ),
+    (
+        &["topic", "show", "mail"],
+        "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
+mail         1      1         0     0 [..]  delivery
+  next due         due in [..] ([..])
+  oldest ready     due [..] ago
+  cause            delivery is paused since [..] by 127.0.0.1
   ttr              1m30s
   max-attempts     1",
         r#"{"topic":"mail",[..]}"#,

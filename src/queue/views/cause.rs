@@ -1,0 +1,229 @@
+//! Why the jobs of a topic wait. Pure: it gets what is known of the topic, and says which of it comes first.
+
+use std::time::Duration;
+
+use crate::{
+    job::{Pause, Timestamp, TopicPause, TopicSettings, Ttr},
+    metrics::{Event, EventSummary},
+};
+
+/// Why the jobs of a topic wait, or why it accepts none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// No job is delivered.
+    DeliveryPaused(Pause),
+    /// The last call to a host of the topic failed.
+    CallbackFails(FailingHost),
+    /// No job is accepted.
+    IntakePaused(Pause),
+    /// No process was polled in the last minute, and no worker has a job.
+    NoWorker,
+    /// No process was polled in the last minute: the workers have jobs, and one of them was finished, released, buried or
+    /// touched within the topic's TTR, or it is not known when.
+    WorkersBusy {
+        /// How many jobs they have.
+        reserved: u64,
+    },
+    /// As [`Self::WorkersBusy`], but no job was finished, released, buried or touched for the topic's TTR.
+    WorkersSilent {
+        /// How many jobs they have.
+        reserved: u64,
+        /// When that happened last; `None` if it was not within a day, or before the processes started.
+        since: Option<Timestamp>,
+    },
+    /// Workers poll, or the callback is called: there are only more jobs than are done.
+    Backlog {
+        /// Jobs that were added in the last minute.
+        added: u64,
+        /// Jobs that were finished in the last minute.
+        finished: u64,
+        /// When no job is ready any more, if it goes on so.
+        empty_in: Option<Duration>,
+    },
+}
+
+/// How the last call to a host failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailingHost {
+    /// Name or address, and port.
+    pub host: String,
+    /// The reason, such as `http_503`.
+    pub answer: String,
+    /// When the call ended.
+    pub at: Timestamp,
+    /// No call begins before this moment.
+    pub resting_until: Option<Timestamp>,
+}
+
+/// When a worker last said something of a job that it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LastSign {
+    /// At this moment.
+    At(Timestamp),
+    /// Not within a day, or not since the processes started.
+    Never,
+    /// It is not known.
+    Unknown,
+}
+
+/// What is known of a topic.
+#[derive(Debug)]
+pub(in crate::queue) struct Known<'a> {
+    pub now: Timestamp,
+    /// The pauses that are not over.
+    pub pause: &'a TopicPause,
+    pub settings: &'a TopicSettings,
+    pub ready: u64,
+    pub reserved: u64,
+    /// Whether this process calls for the jobs of the topic, or has lately.
+    pub is_called: bool,
+    pub failure: Option<FailingHost>,
+    /// At all processes, if that is known.
+    pub polls: Option<u64>,
+    pub last_sign: LastSign,
+    /// What happened in the last minute.
+    pub minute: EventSummary,
+}
+
+/// Why the jobs of a topic wait; `None` if none does, and if it is not known.
+pub(in crate::queue) fn cause(known: Known<'_>) -> Option<Cause> {
+    let Known { pause, settings, ready, reserved, .. } = known;
+    if let Some(pause) = &pause.delivery {
+        return Some(Cause::DeliveryPaused(pause.clone()));
+    }
+    if let Some(failure) = known.failure {
+        return Some(Cause::CallbackFails(failure));
+    }
+    if let Some(pause) = &pause.intake {
+        return Some(Cause::IntakePaused(pause.clone()));
+    }
+    if ready == 0 {
+        return None;
+    }
+    if known.is_called || settings.callback.target.is_some() || known.polls? > 0 {
+        return Some(backlog(ready, &known.minute));
+    }
+    if reserved == 0 {
+        return Some(Cause::NoWorker);
+    }
+    let ttr = settings.ttr.unwrap_or(Ttr::DEFAULT).as_duration();
+    let since = match known.last_sign {
+        LastSign::Unknown => return Some(Cause::WorkersBusy { reserved }),
+        LastSign::At(at) if known.now < at.after(ttr) => return Some(Cause::WorkersBusy { reserved }),
+        LastSign::At(at) => Some(at),
+        LastSign::Never => None,
+    };
+    Some(Cause::WorkersSilent { reserved, since })
+}
+
+fn backlog(ready: u64, minute: &EventSummary) -> Cause {
+    let (added, finished) = (minute.count(Event::Added), minute.count(Event::Finished));
+    let fewer = finished.saturating_sub(added);
+    let empty_in = (fewer > 0).then(|| Duration::from_secs(ready.saturating_mul(60).div_ceil(fewer)));
+    Cause::Backlog { added, finished, empty_in }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Callback, CallbackUrl, TopicCallback};
+
+    const NOW_MS: i64 = 1_000_000;
+
+    fn now() -> Timestamp {
+        Timestamp::from_millis(NOW_MS)
+    }
+
+    fn pauses(delivery: bool, intake: bool) -> TopicPause {
+        TopicPause { delivery: delivery.then(Pause::default), intake: intake.then(Pause::default) }
+    }
+
+    fn failure() -> FailingHost {
+        FailingHost { host: "h".to_owned(), answer: "http_503".to_owned(), at: now(), resting_until: None }
+    }
+
+    /// A ready job that no worker asks for.
+    fn unattended<'a>(pause: &'a TopicPause, settings: &'a TopicSettings) -> Known<'a> {
+        Known {
+            now: now(),
+            pause,
+            settings,
+            ready: 1,
+            reserved: 0,
+            is_called: false,
+            failure: None,
+            polls: Some(0),
+            last_sign: LastSign::Never,
+            minute: EventSummary::default(),
+        }
+    }
+
+    /// The cause where workers pop, with these jobs, polls and sign.
+    fn of_workers(ready: u64, reserved: u64, polls: Option<u64>, last_sign: LastSign) -> Option<Cause> {
+        let (pause, settings) = Default::default();
+        cause(Known { ready, reserved, polls, last_sign, ..unattended(&pause, &settings) })
+    }
+
+    #[test]
+    fn pauses_and_failing_calls_come_first() {
+        let settings = TopicSettings::default();
+        let found = |pause: TopicPause, failure: Option<FailingHost>| {
+            cause(Known { failure, ..unattended(&pause, &settings) })
+        };
+        let delivery = Some(Cause::DeliveryPaused(Pause::default()));
+        assert_eq!(found(pauses(true, true), Some(failure())), delivery);
+        assert_eq!(found(pauses(false, true), Some(failure())), Some(Cause::CallbackFails(failure())));
+        assert_eq!(found(pauses(false, true), None), Some(Cause::IntakePaused(Pause::default())));
+        assert_eq!(found(pauses(false, false), None), Some(Cause::NoWorker));
+    }
+
+    #[test]
+    fn without_polls_the_last_sign_of_the_holders_decides() {
+        let seconds_ago = |seconds: i64| LastSign::At(Timestamp::from_millis(NOW_MS - seconds * 1_000));
+        let found = |reserved, last_sign| of_workers(5, reserved, Some(0), last_sign);
+        let busy = Some(Cause::WorkersBusy { reserved: 2 });
+        assert_eq!(found(0, seconds_ago(1)), Some(Cause::NoWorker), "its last worker has left");
+        assert_eq!(found(2, seconds_ago(59)), busy);
+        assert_eq!(found(2, LastSign::Unknown), busy);
+        let LastSign::At(since) = seconds_ago(60) else { unreachable!() };
+        let silent = |since| Some(Cause::WorkersSilent { reserved: 2, since });
+        assert_eq!(found(2, seconds_ago(60)), silent(Some(since)), "for the default TTR");
+        assert_eq!(found(2, LastSign::Never), silent(None));
+    }
+
+    #[test]
+    fn nothing_is_said_without_ready_jobs_or_before_polls_are_known() {
+        assert_eq!(of_workers(0, 3, Some(0), LastSign::Never), None);
+        assert_eq!(of_workers(3, 0, None, LastSign::Never), None);
+    }
+
+    #[test]
+    fn a_backlog_ends_by_what_is_done_beyond_what_is_added() {
+        let minute = |added: u64, finished: u64| {
+            EventSummary::from_parts(
+                |name| match name {
+                    "linger_jobs_added" => added,
+                    "linger_jobs_finished" => finished,
+                    _ => 0,
+                },
+                &[],
+            )
+        };
+        let empty_in = |added, finished| match backlog(100, &minute(added, finished)) {
+            Cause::Backlog { empty_in, .. } => empty_in.map(|empty_in| empty_in.as_secs()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((empty_in(60, 60), empty_in(90, 60)), (None, None));
+        assert_eq!((empty_in(0, 60), empty_in(50, 60)), (Some(100), Some(600)));
+        assert!(matches!(of_workers(1, 0, Some(1), LastSign::Never), Some(Cause::Backlog { .. })));
+    }
+
+    #[test]
+    fn a_callback_needs_no_polls() {
+        let target = Some(Callback::to(CallbackUrl::parse("http://h/").expect("valid")));
+        let callback = TopicCallback { target, ..TopicCallback::default() };
+        let settings = TopicSettings { callback, ..TopicSettings::default() };
+        let found = cause(unattended(&TopicPause::default(), &settings));
+        assert!(matches!(found, Some(Cause::Backlog { .. })), "{found:?}");
+    }
+}
