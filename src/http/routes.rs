@@ -10,6 +10,10 @@ use axum::{
     routing::{MethodFilter, MethodRouter},
 };
 use tower::{Layer, util::MapResponseLayer};
+use tower_http::{
+    CompressionLevel,
+    compression::{CompressionLayer, predicate::SizeAbove},
+};
 
 use super::{
     app::App,
@@ -32,7 +36,7 @@ use crate::{
 fn table() -> [Route; 54] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
-        get("/jobs", Of(Read), lists::jobs),
+        get("/jobs", Of(Read), lists::jobs).compressed(),
         get("/jobs/{id}", Of(Read), jobs::get),
         patch("/jobs/{id}", Of(Add), jobs::patch).with_large_body(),
         delete("/jobs/{id}", Of(Add), jobs::delete),
@@ -49,10 +53,10 @@ fn table() -> [Route; 54] {
         post("/batch/bury", Of(Work), batch::bury).with_large_body(),
         post("/batch/delete", Of(Add), batch::delete).with_large_body(),
         post("/bulk", Of(Admin), bulk::start),
-        get("/bulk", Of(Read), bulk::list),
+        get("/bulk", Of(Read), bulk::list).compressed(),
         get("/bulk/{id}", Of(Read), bulk::get),
         post("/bulk/{id}/stop", Of(Admin), bulk::stop),
-        get("/schedules", Of(Read), schedules::list),
+        get("/schedules", Of(Read), schedules::list).compressed(),
         get("/schedules/{name}", Of(Read), schedules::get),
         put("/schedules/{name}", Of(Admin), schedules::put).with_large_body(),
         delete("/schedules/{name}", Of(Admin), schedules::delete),
@@ -60,10 +64,10 @@ fn table() -> [Route; 54] {
         post("/schedules/{name}/pause", Of(Admin), schedules::pause),
         post("/schedules/{name}/resume", Of(Admin), schedules::resume),
         post("/schedules/{name}/run", Of(Admin), schedules::run),
-        get("/timeline", Of(Read), timeline::get),
-        get("/stats", AllTopics(Read), timeline::stats),
-        get("/topics", Of(Read), topics::list),
-        get("/topics/{topic}", Of(Read), topics::get),
+        get("/timeline", Of(Read), timeline::get).compressed(),
+        get("/stats", AllTopics(Read), timeline::stats).compressed(),
+        get("/topics", Of(Read), topics::list).compressed(),
+        get("/topics/{topic}", Of(Read), topics::get).compressed(),
         put("/topics/{topic}", Of(Admin), topics::put),
         delete("/topics/{topic}", Of(Admin), topics::purge),
         get("/topics/{topic}/callbacks", Of(Read), topics::callbacks),
@@ -74,17 +78,17 @@ fn table() -> [Route; 54] {
         post("/topics/{topic}/secrets", Of(Admin), secrets::add),
         get("/topics/{topic}/secrets", Of(Admin), secrets::list),
         delete("/topics/{topic}/secrets/{id}", Of(Admin), secrets::delete),
-        get("/topics/{topic}/dead", Of(Read), dead::list),
+        get("/topics/{topic}/dead", Of(Read), dead::list).compressed(),
         delete("/topics/{topic}/dead", Of(Admin), dead::delete),
-        get("/topics/{topic}/dead/reasons", Of(Read), lists::dead_reasons),
+        get("/topics/{topic}/dead/reasons", Of(Read), lists::dead_reasons).compressed(),
         post("/topics/{topic}/dead/requeue", Of(Admin), dead::requeue),
         get("/whoami", Any, operations::whoami).of_kind(RouteKind::Page),
         get("/livez", Public, operations::live).of_kind(RouteKind::Probe),
         get("/readyz", Public, operations::ready).of_kind(RouteKind::Probe),
         get("/version", Of(Read), operations::version).of_kind(RouteKind::Page),
-        get("/metrics", AllTopics(Read), operations::metrics).of_kind(RouteKind::Metrics),
-        get("/openapi.yaml", Of(Read), operations::openapi).of_kind(RouteKind::Page),
-        get("/openapi.json", Of(Read), operations::openapi_json).of_kind(RouteKind::Page),
+        get("/metrics", AllTopics(Read), operations::metrics).of_kind(RouteKind::Metrics).compressed(),
+        get("/openapi.yaml", Of(Read), operations::openapi).of_kind(RouteKind::Page).compressed(),
+        get("/openapi.json", Of(Read), operations::openapi_json).of_kind(RouteKind::Page).compressed(),
     ]
 }
 
@@ -93,8 +97,8 @@ fn dashboard() -> [Route; 4] {
     [
         get("/", Public, ui::root).of_kind(RouteKind::Page),
         get("/ui", Public, ui::redirect).of_kind(RouteKind::Page),
-        get("/ui/", Public, ui::index).of_kind(RouteKind::Page),
-        get("/ui/{*file}", Public, ui::file).of_kind(RouteKind::Page),
+        get("/ui/", Public, ui::index).of_kind(RouteKind::Page).compressed(),
+        get("/ui/{*file}", Public, ui::file).of_kind(RouteKind::Page).compressed(),
     ]
 }
 
@@ -127,8 +131,15 @@ fn middleware(app: &App, route: RouteSpec) -> Middleware {
 struct Route {
     method: Method,
     spec: RouteSpec,
-    /// Adds the handler, inside the middleware, to the methods of a path.
-    add_handler: Box<dyn FnOnce(MethodRouter, Middleware, App) -> MethodRouter>,
+    is_compressed: bool,
+    /// Adds the handler, inside the middleware, to the methods of a path. Last, whether its answers are compressed.
+    add_handler: Box<dyn FnOnce(MethodRouter, Middleware, App, bool) -> MethodRouter>,
+}
+
+/// Compresses answers of over 1 KiB for clients that accept it. Fast: a viewer reads the lists every two seconds. None of these
+/// answers has a receipt or a secret beside text that others choose, from whose length it could be guessed.
+fn compression() -> CompressionLayer<SizeAbove> {
+    CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(SizeAbove::new(1_024))
 }
 
 /// Defines one function per method, each of which makes a [`Route`] from a path, a scope and a handler.
@@ -142,8 +153,13 @@ macro_rules! methods {
             Route {
                 method: Method::$method,
                 spec: RouteSpec::new(path, required),
-                add_handler: Box::new(|methods, middleware, app| {
-                    methods.on_service(MethodFilter::$method, middleware.wrap(handler, app))
+                is_compressed: false,
+                add_handler: Box::new(|methods, middleware, app, is_compressed| {
+                    let service = middleware.wrap(handler, app);
+                    match is_compressed {
+                        true => methods.on_service(MethodFilter::$method, compression().layer(service)),
+                        false => methods.on_service(MethodFilter::$method, service),
+                    }
                 }),
             }
         })*
@@ -161,6 +177,12 @@ methods! {
 impl Route {
     fn of_kind(mut self, kind: RouteKind) -> Self {
         self.spec.kind = kind;
+        self
+    }
+
+    /// Long answers are compressed for clients that accept it.
+    fn compressed(mut self) -> Self {
+        self.is_compressed = true;
         self
     }
 
@@ -204,7 +226,8 @@ impl PathRoutes {
         self.allowed.extend_from_slice(route.allowed_methods());
         self.spec.large_body |= route.spec.large_body;
         let methods = std::mem::take(&mut self.methods);
-        self.methods = (route.add_handler)(methods, middleware(&self.app, route.spec), self.app.clone());
+        let middleware = middleware(&self.app, route.spec);
+        self.methods = (route.add_handler)(methods, middleware, self.app.clone(), route.is_compressed);
     }
 
     fn add_to(self, router: Router) -> Router {

@@ -121,9 +121,10 @@ inBrowser("a list that is held keeps few of the jobs that are gone", {}, async (
 inBrowser("a ready job says why it waits", {}, async ({ server, tab, page }) => {
   await server.add({ topic: "mail", id: "one" });
   await tab.go("jobs/one");
-  await tab.sees("no worker has polled mail for a minute");
-  await server.call("POST", "topics/mail/pause", { delivery: true });
-  await tab.sees("delivery of mail is paused");
-  await page.getByText("delivery of mail is paused").getByRole("link").click();
+  await tab.sees("In mail, no worker has polled for a minute");
+  await server.call("POST", "topics/mail/pause", { delivery: true, reason: "the bank is down" });
+  await tab.sees("In mail, delivery is paused for");
+  await tab.sees("by 127.0.0.1: the bank is down");
+  await page.getByRole("main").getByRole("link", { name: "mail" }).last().click();
   await tab.heading("mail").waitFor();
 });

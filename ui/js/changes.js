@@ -1,9 +1,10 @@
 // The changes that pages make. Each announces what came of it, and hides what the token does not allow.
-import { html, useObservable } from "./lib.js";
+import { html, useObservable, useState } from "./lib.js";
 import { path } from "./address.js";
 import { change, rights } from "./api.js";
 import { announce, perform, Question } from "./dialog.js";
 import { count, counted } from "./format.js";
+import { Field } from "./parts.js";
 
 const covers = (pattern, topic) => (pattern.endsWith("*") ? topic?.startsWith(pattern.slice(0, -1)) : pattern === topic);
 
@@ -29,6 +30,22 @@ export const setPause = (topic, part, pauses) =>
     const what = part === "delivery" ? "Delivery" : "Intake";
     return `${what} of ${topic} is ${pauses ? "paused" : "running again"}.`;
   });
+
+/** Asks why a part of a topic is paused, and until when. */
+export function SayWhy({ topic, part, pause, close, done }) {
+  const [reason, setReason] = useState(pause.reason ?? "");
+  const [until, setUntil] = useState("");
+  const act = async () => {
+    const given = { ...(reason.trim() && { reason: reason.trim() }), ...(until.trim() && { until: until.trim() }) };
+    await change("POST", path("topics", topic, "pause"), { [part]: true, ...given });
+    announce(`The pause of ${topic} ${until.trim() ? "ends by itself." : "lasts until you resume it."}`);
+    done();
+  };
+  return html`<${Question} title=${`Why is the ${part} paused?`} label="Save" kind="primary" act=${act} close=${close}>
+    <${Field} label="Reason, for everybody who looks" value=${reason} onInput=${(event) => setReason(event.target.value)} />
+    <${Field} label="Ends by itself in" class="short" value=${until} placeholder="never, or 2h" onInput=${(event) => setUntil(event.target.value)} />
+  <//>`;
+}
 
 export const runNow = (job) =>
   perform("Not rescheduled.", async () => {

@@ -11,6 +11,7 @@ mod bulk_requests;
 mod callbacks;
 mod calling;
 mod causes;
+mod compression;
 mod connections;
 mod contract;
 mod dashboard;

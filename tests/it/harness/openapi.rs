@@ -12,13 +12,15 @@ use jsonschema::{Draft, Validator};
 use serde_json::{Map, Value, json};
 
 /// Headers that every response may have.
-const ALLOWED_HEADERS: [header::HeaderName; 7] = [
+const ALLOWED_HEADERS: [header::HeaderName; 9] = [
     header::CONTENT_TYPE,
     header::CONTENT_LENGTH,
     header::CONNECTION,
     header::DATE,
     header::ALLOW,
     header::CACHE_CONTROL,
+    header::CONTENT_ENCODING,
+    header::VARY,
     header::X_CONTENT_TYPE_OPTIONS,
 ];
 

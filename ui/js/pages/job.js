@@ -2,6 +2,7 @@
 import { html, useState } from "../lib.js";
 import { href, path } from "../address.js";
 import { useQuestion } from "../bulk.js";
+import { Cause } from "../cause.js";
 import { Lacking, replay, runNow, useMay } from "../changes.js";
 import { useNow } from "../clock.js";
 import { countdown, duration } from "../format.js";
@@ -15,10 +16,10 @@ import { curl, jobJson } from "./testjob.js";
 function WhyReady({ job }) {
   const { data: view } = usePoll(useMay(job.topic)("read") ? path("topics", job.topic) : null, 5_000);
   const topic = html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`;
-  if (view?.paused.delivery) return html`: delivery of ${topic} is paused`;
-  if (job.callback || view?.settings.callback?.url) return html`: not called yet, see ${topic}`;
-  if (!view) return ", not taken yet";
-  return view.polls === 0 ? html`: no worker has polled ${topic} for a minute` : ": no worker has taken it";
+  // What is said of workers does not hold for a job that is called.
+  const isCalled = job.callback && !["delivery_paused", "callback_fails"].includes(view?.cause?.kind);
+  if (isCalled) return html`: not called yet, see ${topic}`;
+  return view?.cause ? html`. In ${topic}, <${Cause} cause=${view.cause} />` : ", not taken yet";
 }
 
 function Waits({ job }) {

@@ -1,6 +1,7 @@
 // Overview: whether all is well, and the topics.
 import { html, useRef, useState } from "../lib.js";
 import { href, queryText, ROOT } from "../address.js";
+import { Cause } from "../cause.js";
 import { useMay } from "../changes.js";
 import { Timeline } from "../chart.js";
 import { useNow } from "../clock.js";
@@ -17,18 +18,16 @@ const LATE_SECONDS = 60;
 const overdueSeconds = (view, now) =>
   view.oldest_overdue_at ? Math.max(0, (now - Date.parse(view.oldest_overdue_at)) / 1000) : 0;
 
-function troublesOf(view, now) {
+function troublesOf({ cause, paused, pauses, counts, ...view }, now) {
   const found = [];
-  if (view.paused.delivery && view.counts.ready > 0) found.push("delivery is paused, jobs wait");
-  else if (isLate(view, now)) found.push(whyLate(view));
-  if (view.paused.intake) found.push("intake is paused");
-  if (view.counts.dead > 0) found.push(counted(view.counts.dead, "dead letter"));
+  const says = (kind) => cause?.kind === kind;
+  const waits = says("delivery_paused") ? counts.ready > 0 : says("callback_fails") || isLate({ counts, ...view }, now);
+  if (waits) found.push(html`<${Cause} cause=${cause} />`);
+  if (paused.intake && !(waits && says("intake_paused"))) {
+    found.push(html`<${Cause} cause=${{ kind: "intake_paused", ...pauses?.intake }} />`);
+  }
+  if (counts.dead > 0) found.push(counted(counts.dead, "dead letter"));
   return found;
-}
-
-function whyLate({ settings, polls }) {
-  if (settings.callback?.url) return "jobs wait for their calls";
-  return polls === 0 ? "no worker has polled for a minute" : "jobs wait for workers";
 }
 
 const isLate = (view, now) => overdueSeconds(view, now) >= LATE_SECONDS;
@@ -90,7 +89,7 @@ function Trouble({ topics, isPart, poll }) {
       return html`<li key=${key} data-row>
         <span class=${`mark ${gone ? "well" : isLate(view, now) ? "alert bad" : "alert"}`} aria-hidden="true" />
         <a class="mono" href=${href("topics", key)}>${key}</a>
-        <span class="what">${gone ? "well again" : found.join("; ")}</span>
+        <span class="what">${gone ? "well again" : found.map((one, n) => html`${n > 0 && "; "}${one}`)}</span>
         ${view.counts.ready > 0 && html`<span class="small">
           ${view.oldest_overdue_at && html`overdue ${duration(Math.floor(overdueSeconds(view, now)))} · `}
           ${count(view.counts.ready)} ready</span>`}

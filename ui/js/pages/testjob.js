@@ -26,7 +26,7 @@ function isJson(text) {
   }
 }
 
-export function TestJob({ topic, refresh }) {
+export function TestJob({ topic, isCalled, refresh }) {
   const [delay, setDelay] = useState("10s");
   const [body, setBody] = useState('{"test":true}');
   const [state, setState] = useState({ busy: false, error: null, added: null });
@@ -48,7 +48,7 @@ export function TestJob({ topic, refresh }) {
     }
   };
   return html`<section class="card test-job"><h2>Test job</h2><form onSubmit=${submit}>
-    <p class="small">A worker of this topic receives it like any other job.</p>
+    <p class="small">${isCalled ? "Linger calls the topic's URL for it" : "A worker of this topic receives it"} like any other job.</p>
     <${Field} label="Delay" class="short" value=${delay} placeholder="none: ready at once"
       onInput=${(event) => setDelay(event.target.value)} />
     <label for=${bodyField}>Body, in JSON</label>

@@ -2,7 +2,8 @@
 import { html, useState } from "../lib.js";
 import { href, path, queryText } from "../address.js";
 import { Timeline } from "../chart.js";
-import { Lacking, Purge, setPause, useMay } from "../changes.js";
+import { Cause, isFault, PauseDetails } from "../cause.js";
+import { Lacking, Purge, SayWhy, setPause, useMay } from "../changes.js";
 import { count, counted, duration } from "../format.js";
 import { useKeys } from "../keys.js";
 import { holding } from "../order.js";
@@ -36,6 +37,7 @@ const PARTS = [
 function Pauses({ view, refresh }) {
   const may = useMay(view.topic);
   const [busy, setBusy] = useState(null);
+  const [explains, setExplains] = useState(null);
   const toggle = async (part, pauses) => {
     setBusy(part);
     await setPause(view.topic, part, pauses);
@@ -43,13 +45,18 @@ function Pauses({ view, refresh }) {
     refresh();
   };
   return html`<ul class="switches">${PARTS.map(([part, name, running, paused]) => {
-    const isPaused = view.paused[part];
+    const [isPaused, pause] = [view.paused[part], view.pauses?.[part]];
     return html`<li key=${part}>
-      <span><strong>${name}</strong> <span class=${isPaused ? "tag" : "small"}>${isPaused ? paused : running}</span></span>
+      <span><strong>${name}</strong> <span class=${isPaused ? "tag" : "small"}>${isPaused ? paused : running}</span>
+        ${pause && html`<${PauseDetails} pause=${pause} />`}</span>
+      ${may("admin") && pause && html`<button type="button" class="quiet" onClick=${() => setExplains(part)}>Reason and end
+        <span class="visually-hidden">of the pause of ${name.toLowerCase()}</span></button>`}
       ${may("admin") && html`<button type="button" disabled=${busy === part} onClick=${() => toggle(part, !isPaused)}>
         ${isPaused ? "Resume" : "Pause"} <span class="visually-hidden">${name.toLowerCase()}</span></button>`}
     </li>`;
-  })}</ul>`;
+  })}</ul>
+  ${explains && view.pauses?.[explains] && html`<${SayWhy} topic=${view.topic} part=${explains} pause=${view.pauses[explains]}
+    close=${() => setExplains(null)} done=${refresh} />`}`;
 }
 
 function settingsOf({ ttr, max_attempts: max, retry, require_receipt: receipt }) {
@@ -114,7 +121,9 @@ export function Topic({ topic }) {
   // The form for a test job stays the same while the topic comes and goes with it.
   return html`${heading}
     ${view
-      ? html`<${AsOf} poll=${poll} /><${Counts} view=${view} stale=${poll.stale} />
+      ? html`<${AsOf} poll=${poll} />
+          ${view.cause && html`<p class=${isFault(view.cause) ? "problem" : "small"}><strong>${view.cause.kind === "intake_paused" ? "No job is accepted" : "Jobs wait"}:</strong> <${Cause} cause=${view.cause} /></p>`}
+          <${Counts} view=${view} stale=${poll.stale} />
           <${Timeline} topic=${topic} />`
       : html`<section class="card"><h2>There is no such topic</h2>
           <p>A topic exists while it has jobs or settings. A new job makes it again.</p></section>`}
@@ -125,7 +134,7 @@ export function Topic({ topic }) {
         <h2>Settings</h2>
         <${Facts} facts=${settingsOf(view.settings)} />
       </section>`}
-      <${TestJob} key="test" topic=${topic} refresh=${poll.refresh} />
+      <${TestJob} key="test" topic=${topic} isCalled=${Boolean(view?.settings.callback?.url)} refresh=${poll.refresh} />
       ${view && html`<${Callback} view=${view} />`}
       ${view && html`<${Few} key="next" topic=${topic} state="delayed" title="Next due">${(job) => html`<${Distance} at=${job.due_at} />`}<//>
       <${Few} key="held" topic=${topic} state="reserved" title="Reserved, longest first" compare=${(a, b) => Date.parse(a.reserved_at) - Date.parse(b.reserved_at)}>${
