@@ -18,6 +18,7 @@ mod process;
 mod queue;
 mod recent;
 mod schedules;
+mod signs;
 mod spans;
 mod store_info;
 mod store_reading;
@@ -39,8 +40,9 @@ pub use labels::{MAX_TOPICS, TopicUsage};
 pub use log::LogMetrics;
 pub use polls::{OpenPoll, PollsByTopic, RecentPolls};
 pub use queue::QueueMetrics;
-pub use recent::{EventSummary, EventsByTopic, RecentEvents, SignsByTopic};
+pub use recent::{EventSummary, EventsByTopic, RecentEvents};
 pub use schedules::{OccurrenceEnd, ScheduleMetrics, ScheduleProblem};
+pub use signs::SignsByTopic;
 pub use spans::SpanMetrics;
 pub use store_reading::StoreReading;
 

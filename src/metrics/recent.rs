@@ -9,15 +9,16 @@ use std::{
     time::Duration,
 };
 
-use super::event::Event;
+use super::{
+    event::Event,
+    signs::{Signs, SignsByTopic},
+};
 
 const SPAN_US: i64 = 10_000_000;
 /// The spans of an hour, and the one that has just begun.
 const SPANS: usize = 361;
 /// The spans of a minute, and the one that has just begun.
 const TOPIC_SPANS: usize = 7;
-/// For how long the last sign of the workers of a topic is kept: as long as the longest reservation.
-const SIGNS_US: i64 = 86_400 * 1_000_000;
 /// Upper bounds of the steps of lateness, in milliseconds; the last step has none.
 const LATENESS_MS: [u64; 15] =
     [1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000, 120_000, 900_000, 7_200_000];
@@ -39,10 +40,7 @@ struct Recorded {
     topics: HashMap<Arc<str>, Spans<TOPIC_SPANS>>,
     /// Those of the topics without a label of their own.
     others: Spans<TOPIC_SPANS>,
-    /// When a worker last finished, released, buried or touched a job of a topic, in microseconds.
-    signs: HashMap<Arc<str>, i64>,
-    /// The same of the topics without a label of their own.
-    other_sign: Option<i64>,
+    signs: Signs,
 }
 
 /// The latest `N` spans. Takes no memory before something happens.
@@ -76,15 +74,6 @@ pub struct EventsByTopic {
     /// The topics whose jobs had events.
     pub topics: BTreeMap<Arc<str>, EventSummary>,
     /// Whether these are all such topics, with all events.
-    pub is_complete: bool,
-}
-
-/// When a worker last said something of a job that it has, by topic, in microseconds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignsByTopic {
-    /// The topics where that was within a day.
-    pub topics: BTreeMap<Arc<str>, i64>,
-    /// Whether these are all such topics.
     pub is_complete: bool,
 }
 
@@ -180,31 +169,30 @@ impl RecentEvents {
 
     /// Counts an event of `n` jobs of a topic, named by its label, or of one that has none of its own.
     pub(super) fn count(&self, event: Event, label: Option<&Arc<str>>, n: u64) {
-        self.record(label, |summary| summary.counts[event as usize] += n);
+        self.record(label, event == Event::Finished, |summary| summary.counts[event as usize] += n);
     }
 
     /// Records that a worker has said something of a job of a topic, named as for [`count`](Self::count).
     pub(super) fn worker_sign(&self, label: Option<&Arc<str>>) {
-        let Some(now_us) = self.now_us.get().map(|now_us| now_us()) else { return };
-        let recorded = &mut *self.lock();
-        match label {
-            None => recorded.other_sign = Some(now_us),
-            Some(label) => match recorded.signs.get_mut(label) {
-                Some(sign) => *sign = now_us,
-                None => drop(recorded.signs.insert(label.clone(), now_us)),
-            },
+        if let Some(now_us) = self.now_us() {
+            self.lock().signs.record(label, now_us);
         }
     }
 
     /// Records how late a job of a topic, named as for [`count`](Self::count), became ready.
     pub(super) fn became_ready(&self, label: Option<&Arc<str>>, late: Duration) {
         let step = LATENESS_MS.partition_point(|bound| Duration::from_millis(*bound) < late);
-        self.record(label, |summary| summary.late[step] += 1);
+        self.record(label, false, |summary| summary.late[step] += 1);
     }
 
-    fn record(&self, label: Option<&Arc<str>>, change: impl Fn(&mut EventSummary)) {
-        let Some(number) = self.span_now() else { return };
+    /// Records a change, which may be the sign of a worker.
+    fn record(&self, label: Option<&Arc<str>>, is_sign: bool, change: impl Fn(&mut EventSummary)) {
+        let Some(now_us) = self.now_us() else { return };
+        let number = now_us / SPAN_US;
         let recorded = &mut *self.lock();
+        if is_sign {
+            recorded.signs.record(label, now_us);
+        }
         recorded.all.change(number, &change);
         let of_topic = match label {
             None => &mut recorded.others,
@@ -219,7 +207,7 @@ impl RecentEvents {
     /// Counts what happened to the jobs of a topic that has lost its label among those of topics without one.
     pub(super) fn forget(&self, label: &str) {
         let recorded = &mut *self.lock();
-        recorded.other_sign = recorded.other_sign.max(recorded.signs.remove(label));
+        recorded.signs.forget(label);
         let (Some(spans), Some(now)) = (recorded.topics.remove(label), self.span_now()) else { return };
         // An older span would take the place of a newer one.
         let latest = now - TOPIC_SPANS as i64 + 1..=now;
@@ -261,17 +249,16 @@ impl RecentEvents {
     /// The last signs of workers.
     #[must_use]
     pub fn signs_by_topic(&self) -> SignsByTopic {
-        let now_us = self.now_us.get().map_or(0, |now_us| now_us());
-        let is_recent = |at_us: i64| now_us - at_us <= SIGNS_US;
-        let recorded = self.lock();
-        let recent = recorded.signs.iter().filter(|(_, at_us)| is_recent(**at_us));
-        let topics = recent.map(|(label, at_us)| (label.clone(), *at_us)).collect();
-        SignsByTopic { topics, is_complete: !recorded.other_sign.is_some_and(is_recent) }
+        self.lock().signs.by_topic(self.now_us().unwrap_or_default())
     }
 
     /// The number of the span that has just begun; none before a clock is set.
     fn span_now(&self) -> Option<i64> {
-        self.now_us.get().map(|now_us| now_us() / SPAN_US)
+        self.now_us().map(|now_us| now_us / SPAN_US)
+    }
+
+    fn now_us(&self) -> Option<i64> {
+        self.now_us.get().map(|now_us| now_us())
     }
 
     fn lock(&self) -> MutexGuard<'_, Recorded> {
@@ -351,30 +338,6 @@ mod tests {
         recent.forget("news");
         assert_eq!(seen(), (vec![], true), "that was before the last minute");
         assert_eq!(recent.sum(3_600).count(Event::Added), 6);
-    }
-
-    #[test]
-    fn the_last_signs_of_workers_are_kept_for_a_day() {
-        let (recent, clock) = (RecentEvents::default(), Arc::new(AtomicI64::new(7_000_000)));
-        let micros = clock.clone();
-        recent.set_clock(move || micros.load(Ordering::Relaxed));
-        let label: Arc<str> = "mail".into();
-        let seen = || {
-            let SignsByTopic { topics, is_complete } = recent.signs_by_topic();
-            (topics.into_values().collect::<Vec<_>>(), is_complete)
-        };
-        assert_eq!(seen(), (vec![], true));
-        recent.worker_sign(Some(&label));
-        clock.fetch_add(5, Ordering::Relaxed);
-        recent.worker_sign(Some(&label));
-        assert_eq!(seen(), (vec![7_000_005], true));
-        recent.forget("mail");
-        assert_eq!(seen(), (vec![], false), "it has no label now");
-        recent.worker_sign(Some(&label));
-        clock.fetch_add(SIGNS_US, Ordering::Relaxed);
-        assert_eq!(seen(), (vec![7_000_005], false));
-        clock.fetch_add(1, Ordering::Relaxed);
-        assert_eq!(seen(), (vec![], true));
     }
 
     #[test]

@@ -226,7 +226,6 @@ impl Queue {
         match finished {
             Ok(Finished { topic, is_late }) => {
                 self.metrics.count(Event::Finished, topic.as_str(), 1);
-                self.metrics.worker_sign(topic.as_str());
                 if is_late {
                     self.metrics.count(Event::FinishedLate, topic.as_str(), 1);
                 }

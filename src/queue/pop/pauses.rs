@@ -68,29 +68,41 @@ impl Pauses {
         }
         awaited.insert(topic.clone(), until);
         let (pauses, topic) = (self.clone(), topic.clone());
-        self.tasks.spawn_on(async move { pauses.remove_after(&topic, until).await }, &self.runtime);
-    }
-
-    async fn remove_after(&self, topic: &Topic, until: Timestamp) {
-        let is_removed = tokio::select! {
-            () = self.remove_at(topic, until) => true,
-            () = self.shutdown.cancelled() => false,
+        let remove = async move {
+            tokio::select! {
+                () = pauses.remove_at(&topic, until) => {}
+                () = pauses.shutdown.cancelled() => {}
+            }
         };
-        let mut awaited = self.lock();
-        if is_removed && awaited.get(topic) == Some(&until) {
-            awaited.remove(topic);
-        }
+        self.tasks.spawn_on(remove, &self.runtime);
     }
 
-    async fn remove_at(&self, topic: &Topic, until: Timestamp) {
+    /// Removes the pause at its end. If it was given a later one meanwhile, goes on until that.
+    async fn remove_at(&self, topic: &Topic, mut until: Timestamp) {
         loop {
             let now = self.store.now();
             if now < until {
                 self.clock.sleep(until.since(now).min(MAX_SLEEP)).await;
-            } else if self.store.resume(topic, PausedOperations::NONE).await.is_err() {
+                continue;
+            }
+            let Ok(left) = self.store.resume(topic, PausedOperations::NONE).await else {
                 self.clock.sleep(RETRY).await;
-            } else {
-                return;
+                continue;
+            };
+            let mut awaited = self.lock();
+            // Another task may wait for an earlier end.
+            let is_mine = awaited.get(topic) == Some(&until);
+            match left.delivery.and_then(|pause| pause.until) {
+                Some(later) if is_mine => {
+                    until = later;
+                    awaited.insert(topic.clone(), until);
+                }
+                _ => {
+                    if is_mine {
+                        awaited.remove(topic);
+                    }
+                    return;
+                }
             }
         }
     }

@@ -17,6 +17,7 @@ on_every_engine!(
     all_invalid_settings_are_reported_together,
     a_paused_delivery_hands_out_no_jobs,
     a_pause_ends_by_itself,
+    a_pause_ends_at_the_last_end_that_it_was_given,
     a_pause_says_since_when_why_and_until_when,
     a_pause_that_would_be_over_is_refused,
     flags_are_paused_and_resumed_separately,
@@ -125,6 +126,22 @@ async fn a_pause_ends_by_itself(engine: Engine) {
         (&view["paused"], &view["pauses"]),
         (&json!({"delivery": false, "intake": false}), &Value::Null)
     );
+}
+
+async fn a_pause_ends_at_the_last_end_that_it_was_given(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    api.send("POST", "/topics/t/pause", r#"{"until":"20s"}"#).await.expect(200);
+    let poll = api.park(api.call("GET", "/topics/t/pop?wait=1h")).await;
+    api.send("POST", "/topics/t/pause", r#"{"until":"60s"}"#).await.expect(200);
+    api.clock.advance(seconds(20));
+    api.assert_waits(&poll, "the pause was given a later end").await;
+    // Earlier than that one, later than the first.
+    api.send("POST", "/topics/t/pause", r#"{"until":"10s"}"#).await.expect(200);
+    api.clock.advance(seconds(10) - millis(1));
+    api.assert_waits(&poll, "the end has not come").await;
+    api.clock.advance(millis(1));
+    assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "a");
 }
 
 async fn a_pause_says_since_when_why_and_until_when(engine: Engine) {
