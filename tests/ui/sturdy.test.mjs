@@ -1,6 +1,6 @@
 // What the pages do with what they should never get, and in a queue that does not rest.
 import assert from "node:assert/strict";
-import { inBrowser } from "./harness.mjs";
+import { inBrowser, onEveryEngine } from "./harness.mjs";
 
 inBrowser("a bound that is no time changes nothing and leaves the other pages alone", {}, async ({ server, tab, page }) => {
   await server.bury("mail", "one", "no");
@@ -127,4 +127,90 @@ inBrowser("a ready job says why it waits", {}, async ({ server, tab, page }) => 
   await tab.sees("by 127.0.0.1: the bank is down");
   await page.getByRole("main").getByRole("link", { name: "mail" }).last().click();
   await tab.heading("mail").waitFor();
+});
+
+inBrowser("all texts about a moment agree, and name it exactly", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", id: "one", max_attempts: 1 });
+  const { receipt } = await server.call("POST", "topics/mail/pop");
+  await server.call("POST", "jobs/one/release", { receipt });
+  await tab.go("jobs/one");
+  await tab.sees("It was added");
+  const read = () => page.locator("main .when").evaluateAll((all) => all.map((when) => {
+    const time = when.querySelector("time");
+    return [time.dateTime, time.title, when.textContent];
+  }));
+  // A tick changes all of them.
+  for (let n = 0; n < 3; n += 1) {
+    const shown = await read();
+    const byMoment = new Map(shown.map(([at, , text]) => [at, text]));
+    assert.ok(shown.length > byMoment.size, `some moments are shown twice: ${shown}`);
+    for (const [at, title, text] of shown) assert.deepEqual([title, text], [at, byMoment.get(at)]);
+    await tab.until((before) => document.querySelector("main .when").textContent !== before, shown[0][2]);
+  }
+});
+
+inBrowser("a due time that has passed, or that is no time, is named before it is sent", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", id: "one", delay: "1h" });
+  await tab.go("jobs/one");
+  await tab.button("Reschedule …").click();
+  await page.getByLabel("In", { exact: true }).fill("tomorrow");
+  await tab.sees("A time looks like 30m, 1h30m or 2d.");
+  assert.ok(await tab.button("Reschedule 1 job").isDisabled());
+  for (const right of ["90", "1.5s", "1h30m", "PT15M"]) {
+    await page.getByLabel("In", { exact: true }).fill(right);
+    await tab.until(() => ![...document.querySelectorAll("dialog button")].at(-1).disabled);
+  }
+  await page.getByLabel("At a time").check();
+  await page.getByLabel("At", { exact: true }).fill("2020-01-01T00:00:30");
+  await tab.sees("This moment has passed");
+});
+
+inBrowser("figures have their age while updates are off", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", id: "one", delay: "1h" });
+  await tab.go("topics/mail");
+  await tab.sees("next in");
+  await page.keyboard.press("l");
+  await tab.sees(/As of .*Updates are off/);
+  await server.add({ topic: "mail", id: "two", delay: "1h" });
+  await tab.button("Read now").click();
+  await tab.until(() => document.querySelector("main dd")?.textContent.includes("2"));
+  await page.keyboard.press("l");
+  await page.getByText("Updates are off").waitFor({ state: "hidden" });
+});
+
+inBrowser("the chosen reason is named", {}, async ({ server, tab, page }) => {
+  await server.bury("mail", "one", "KeyError: amount");
+  await server.bury("mail", "two", "timeout");
+  await tab.go("topics/mail/dead");
+  await page.getByRole("link", { name: "KeyError: amount" }).click();
+  await tab.sees("Only those whose reason begins with");
+  await page.getByRole("link", { name: "two", exact: true }).waitFor({ state: "hidden" });
+  await page.getByRole("link", { name: "Show all" }).click();
+  await page.getByRole("link", { name: "two", exact: true }).waitFor();
+});
+
+onEveryEngine("what a list does not know is not shown as none", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", id: "one", delay: "1h" });
+  await server.add({ topic: "empty", id: "two" });
+  await server.call("POST", "topics/empty/pop");
+  await tab.go();
+  const due = (topic) => page.locator("tr", { hasText: topic }).locator('[data-name="next due"]').innerText();
+  await tab.sees("empty", { exact: true });
+  assert.match(await due("mail"), server.redis ? /^\?$/ : /^in /);
+  assert.equal(await due("empty"), "–");
+  await tab.go("server");
+  if (server.redis) await tab.sees("none: all jobs are lost when the store ends");
+  else await tab.sees("always", { exact: true });
+});
+
+inBrowser("a job that could not be changed is named", {}, async ({ server, tab, page }) => {
+  for (const id of ["one", "two"]) await server.add({ topic: "mail", id, delay: "1h" });
+  await tab.go("jobs");
+  await tab.sees("two", { exact: true });
+  await page.getByLabel("Select all shown").check();
+  await tab.button("Reschedule …").click();
+  await server.call("DELETE", "jobs/two");
+  await tab.button("Reschedule 2 jobs").click();
+  await tab.sees("Rescheduled 1 of 2 jobs.");
+  await tab.sees("two: no job has this id");
 });

@@ -74,7 +74,7 @@ async function changeEach(action, jobs, due, changed) {
     } catch (error) {
       // A job may have changed meanwhile, so go on. Stop if no call can work.
       if (error.passes || error.status === 403) throw jobs.length > 1 ? Object.assign(error, { title: `${what()}, then: ${error.title}` }) : error;
-      failed = error;
+      failed = jobs.length > 1 && !error.detail.includes(job.id) ? Object.assign(error, { detail: `${job.id}: ${error.detail}` }) : error;
     }
   }
   if (failed && jobs.length === 1) throw failed;

@@ -1,5 +1,5 @@
 // The server's clock, estimated from the Date header of its responses, and a tick for texts that count down.
-import { useEffect, useState } from "./lib.js";
+import { observable, useObservable } from "./lib.js";
 
 // The server's clock minus this browser's lies between these bounds, in milliseconds. A header has whole seconds, so
 // each response narrows the bounds further.
@@ -19,11 +19,10 @@ export function serverNow() {
   return Date.now() + (Number.isFinite(low) ? (low + high) / 2 : 0);
 }
 
-export function useNow() {
-  const [now, setNow] = useState(serverNow());
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || setNow(serverNow()), 1000);
-    return () => clearInterval(timer);
-  }, []);
-  return now;
-}
+// One for the whole page, so that two texts about the same moment agree.
+const tick = observable(serverNow());
+const update = () => document.hidden || tick.set(serverNow());
+setInterval(update, 1000);
+document.addEventListener("visibilitychange", update);
+
+export const useNow = () => useObservable(tick);

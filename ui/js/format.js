@@ -26,6 +26,9 @@ export function duration(seconds) {
   return parts.slice(0, 2).join(" ");
 }
 
+/** Whether the API takes a text as a duration. */
+export const isDuration = (text) => /^(\d+(\.\d+)?|(\d+(\.\d+)?(ms|[smhdw]))+|PT?[\d.]+[\dA-Z.]*)$/.test(text);
+
 export function countdown(seconds) {
   const whole = Math.max(0, Math.ceil(seconds));
   if (whole >= 86_400) return duration(whole);

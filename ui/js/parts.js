@@ -18,7 +18,7 @@ export const StateName = ({ state }) => {
 export function Time({ at }) {
   const { zone } = useObservable(preferences);
   const now = useNow();
-  return html`<time datetime=${at}>${moment(Date.parse(at), now, zone)}</time>`;
+  return html`<time datetime=${at} title=${at}>${moment(Date.parse(at), now, zone)}</time>`;
 }
 
 export const Moment = ({ at }) => html`<${Time} at=${new Date(at).toISOString()} />`;
@@ -30,12 +30,12 @@ export function When({ at }) {
 
 export function Distance({ at }) {
   const now = useNow();
-  return html`<time datetime=${at}>${distance(Date.parse(at), now)}</time>`;
+  return html`<time datetime=${at} title=${at}>${distance(Date.parse(at), now)}</time>`;
 }
 
 export function Elapsed({ at }) {
   const now = useNow();
-  return html`<time datetime=${at}>${duration(Math.max(0, Math.round((now - Date.parse(at)) / 1000)))}</time>`;
+  return html`<time datetime=${at} title=${at}>${duration(Math.max(0, Math.round((now - Date.parse(at)) / 1000)))}</time>`;
 }
 
 /** Text of strangers: hidden characters are shown as their code points. */
@@ -77,10 +77,11 @@ export function Unloaded({ poll, what }) {
 }
 
 export function AsOf({ poll }) {
-  if (!poll.stale) return null;
+  const { live } = useObservable(preferences);
+  if (!poll.stale && (live || !poll.data)) return null;
   return html`<p class="as-of" role="status">
-    <strong>As of <${Moment} at=${poll.at} />.</strong> <${Text} text=${poll.error.detail} />
-    <button onClick=${poll.refresh}>Retry now</button>
+    <strong>As of <${Moment} at=${poll.at} />.</strong> ${poll.stale ? html`<${Text} text=${poll.error.detail} />` : "Updates are off."}
+    <button onClick=${poll.refresh}>${poll.stale ? "Retry now" : "Read now"}</button>
   </p>`;
 }
 

@@ -87,6 +87,7 @@ function startLoop(path, every, setState, addressOf) {
 
   const onVisible = () => document.hidden || run();
   document.addEventListener("visibilitychange", onVisible);
+  addEventListener("online", run);
   run();
   return {
     run,
@@ -101,6 +102,7 @@ function startLoop(path, every, setState, addressOf) {
       clearTimeout(timer);
       controller.abort();
       document.removeEventListener("visibilitychange", onVisible);
+      removeEventListener("online", run);
       note(controller);
     },
   };

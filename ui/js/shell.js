@@ -29,7 +29,7 @@ function Live() {
   const { failing, retryAt } = useObservable(connection);
   useNow();
   const wait = Math.max(0, Math.ceil((retryAt - serverNow()) / 1000));
-  const text = failing ? (wait > 0 ? `Retry in ${wait} s` : "Retrying …") : live ? "Live" : "Paused";
+  const text = failing ? (wait > 0 ? `Retry in ${wait} s` : "Retrying …") : live ? "Live" : "Updates off";
   return html`<button class=${`live ${failing ? "failing" : live ? "on" : "off"}`} aria-pressed=${live}
     aria-label=${failing ? "Live updates: the server does not answer" : "Live updates"} onClick=${togglesLive}>
     <span class="dot" aria-hidden="true" /><span class="live-text">${text}</span></button>`;

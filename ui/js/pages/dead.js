@@ -44,6 +44,8 @@ export function Dead({ topic }) {
   return html`<nav class="crumbs" aria-label="Path"><a href=${href()}>Overview</a><a class="mono" href=${href("topics", topic)}>${topic}</a></nav>
     <h1 tabindex="-1">Dead letters</h1>
     <${Reasons} poll=${reasons} chosen=${filter.reason_prefix} actions=${actions} />
+    ${filter.reason_prefix && html`<p class="chosen">Only those whose reason begins with <strong><${Text} text=${filter.reason_prefix} /></strong>.
+      <a href=${changed({ reason_prefix: null })}>Show all</a></p>`}
     <${JobList} key=${JSON.stringify(filter)} filter=${filter} ask=${ask} />
     <${Lacking} topic=${topic} scopes=${["add", "admin"]} />
     ${question}`;

@@ -39,8 +39,17 @@ const waited = (view, now) => isLate(view, now) && overdueSeconds(view, now) * v
 const bySeverity = (now) => (a, b) =>
   waited(b, now) - waited(a, now) || b.counts.dead - a.counts.dead || b.counts.ready - a.counts.ready || byName(a, b);
 
+/** Since when the servers count: the oldest of them knows no more. */
+const countsSince = ({ processes }) => Math.min(...processes.map(({ started_at: at }) => Date.parse(at)));
+
+/** The last hour, or the time since the start. */
+const hourOf = (stats) => {
+  const since = countsSince(stats);
+  return Date.parse(stats.now) - since < 3_600_000 ? html`Since the start <${Distance} at=${new Date(since).toISOString()} />` : "Last hour";
+};
+
 /** What happened in a time, in words. */
-const events = (time, { added, finished, died, late_p99: late }) => html`<p class="small">Last ${time}: ${count(added)} added, ${
+const events = (time, { added, finished, died, late_p99: late }) => html`<p class="small">${time}: ${count(added)} added, ${
   count(finished)} finished, ${count(died)} died${late ? `; 99 % of jobs were ready within ${duration(late)} of their due time` : ""}</p>`;
 
 function Totals({ topics, isPart, stale }) {
@@ -54,7 +63,7 @@ function Totals({ topics, isPart, stale }) {
       <dt><${Mark} state=${state} />${state}</dt><dd>${count(sums[state])}</dd>
     </div>`)}</dl>
     <${Bar} counts=${sums} />
-    ${data && [events("minute", data.minute), events("hour", data.hour)]}
+    ${data && [events("Last minute", data.minute), events(hourOf(data), data.hour)]}
   </section>`;
 }
 
@@ -95,7 +104,7 @@ function Trouble({ topics, isPart, poll }) {
           ${count(view.counts.ready)} ready</span>`}
       </li>`;
     })}</ul>
-    ${shown.length > ROWS && html`<p class="small">${count(shown.length - ROWS)} more topics are in trouble.</p>`}
+    ${shown.length > ROWS && html`<p class="small">${isPart ? "At least " : ""}${count(shown.length - ROWS)} more topics are in trouble.</p>`}
   </section>`;
 }
 
@@ -121,8 +130,8 @@ const Row = ({ view, gone }) => html`<tr role="row" data-row class=${gone ? "gon
   <td role="cell" class="bar-cell"><${Bar} counts=${view.counts} /></td>
   ${STATES.map((state) => html`<td key=${state} role="cell" class=${`number ${view.counts[state] ? "" : "zero"}`}
     data-name=${state}>${count(view.counts[state])}</td>`)}
-  ${[["next due", view.next_due_at, Distance], ["overdue", view.oldest_overdue_at, Elapsed]].map(([name, at, Time]) => html`<td key=${name}
-    role="cell" class=${at ? "" : "zero"} data-name=${name}>${at ? html`<${Time} at=${at} />` : "–"}</td>`)}
+  ${[["next due", view.next_due_at, Distance, "delayed"], ["overdue", view.oldest_overdue_at, Elapsed, "ready"]].map(([name, at, Time, state]) => html`<td key=${name}
+    role="cell" class=${at ? "" : "zero"} data-name=${name}>${at ? html`<${Time} at=${at} />` : view.counts[state] > 0 ? "?" : "–"}</td>`)}
   <td role="cell" class=${`number ${view.polls ? "" : "zero"}`} data-name="polls">${view.polls === null ? "?" : count(view.polls)}</td>
 </tr>`;
 

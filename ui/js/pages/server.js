@@ -52,7 +52,8 @@ export function Server() {
           ? html`<div class=${version.stale ? "stale" : ""}><${Facts} facts=${[
               ["Version", version.data.version],
               ["Engine", `${version.data.engine} (${version.data.engine_version})`],
-              ["Durability", version.data.durability],
+              ["Durability", version.data.durability === "none"
+                ? html`<span class="problem">none: all jobs are lost when the store ends</span>` : version.data.durability],
               ["Processes", stats?.processes.map(({ name, version }) => `${name} (${version})`).join(", ")],
             ]} /></div>`
           : html`<${Unloaded} poll=${version} what="the version" />`}
