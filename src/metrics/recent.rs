@@ -169,7 +169,9 @@ impl RecentEvents {
 
     /// Counts an event of `n` jobs of a topic, named by its label, or of one that has none of its own.
     pub(super) fn count(&self, event: Event, label: Option<&Arc<str>>, n: u64) {
-        self.record(label, event == Event::Finished, |summary| summary.counts[event as usize] += n);
+        self.record(label, matches!(event, Event::Delivered | Event::Finished), |summary| {
+            summary.counts[event as usize] += n
+        });
     }
 
     /// Records that a worker has said something of a job of a topic, named as for [`count`](Self::count).

@@ -1,4 +1,4 @@
-//! When a worker last said something of a job that it has, by the labels of the topics.
+//! When a worker last took a job, or said something of one that it has, by the labels of the topics.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -6,9 +6,9 @@ use std::{
 };
 
 /// For how long the last sign of the workers of a topic is kept: as long as the longest reservation.
-const KEPT_US: i64 = 86_400 * 1_000_000;
+pub const KEPT_US: i64 = 86_400 * 1_000_000;
 
-/// The moments at which a worker last finished, released, buried or touched a job, in microseconds of one clock.
+/// The moments at which a worker last took, finished, released, buried or touched a job, in microseconds of one clock.
 #[derive(Debug, Default)]
 pub(super) struct Signs {
     topics: HashMap<Arc<str>, i64>,

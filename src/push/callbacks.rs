@@ -23,7 +23,7 @@ use crate::{
     job::{Actor, Callback, Delay, Now, Origin, Outlet, Timestamp, Topic, Ttr},
     messages::failure_log::FailureLog,
     metrics::QueueMetrics,
-    queue::{Claim, Delivery, FailingHost, OutletListener, Queue, ReservedForCalls, Result},
+    queue::{CalledTopic, Claim, Delivery, FailingHost, OutletListener, Queue, ReservedForCalls, Result},
 };
 
 /// How long an outlet waits after the store has failed.
@@ -73,21 +73,32 @@ impl OutletListener for CallbackState {
         self.changed.notify_one();
     }
 
-    fn called_topics(&self) -> HashMap<Topic, Option<FailingHost>> {
+    fn called_topics(&self) -> HashMap<Topic, CalledTopic> {
         let (now_us, ahead_ms) = (self.clock.now_micros(), self.clock.wall_ahead_ms());
         let shown = |us: i64| Now::from_micros(us).shifted(ahead_ms);
         let failure = |OutletFigures { endpoint, resting_until_us, .. }: OutletFigures| {
             let (at_us, answer) = endpoint.last_failure?;
             let resting_until = resting_until_us.map(|until_us| shown(until_us).rounded_up);
-            Some(FailingHost {
-                host: endpoint.origin.to_string(),
-                answer,
-                at: shown(at_us).rounded_down,
-                resting_until,
-            })
+            let (host, at) = (endpoint.origin.to_string(), shown(at_us).rounded_down);
+            Some(FailingHost { host, answer, at, resting_until })
         };
-        let called = self.ring().called_topics(now_us).into_iter();
-        called.map(|(topic, figures)| (topic, figures.and_then(failure))).collect()
+        let mut topics = HashMap::<Topic, CalledTopic>::new();
+        // The ring is free again before anything is made of them.
+        let called = self.ring().called_outlets(now_us);
+        for (outlet, figures) in called {
+            let (failure, is_plain) = (figures.and_then(failure), outlet.is_plain());
+            let topic = topics.entry(outlet.topic).or_default();
+            if is_plain {
+                topic.of_topic = failure;
+            } else {
+                topic.calls_jobs = true;
+                let at = |failure: &Option<FailingHost>| failure.as_ref().map(|failure| failure.at);
+                if at(&failure) > at(&topic.of_jobs) {
+                    topic.of_jobs = failure;
+                }
+            }
+        }
+        topics
     }
 }
 

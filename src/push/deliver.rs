@@ -129,6 +129,8 @@ impl CallbackState {
         if let Some(word) = reason_word(&outcome) {
             permit.failed(origin, word);
             self.metrics.callbacks.failed(word);
+        } else {
+            permit.worked(origin);
         }
         if let Some(tracer) = self.queue.tracer() {
             let ended_us = self.clock.wall_micros();

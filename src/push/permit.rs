@@ -78,6 +78,11 @@ impl CallPermit {
         self.shared.ring().failed(self.ticket(), origin, reason, self.shared.clock.now_micros());
     }
 
+    /// The call to `origin` has worked.
+    pub fn worked(&self, origin: &Origin) {
+        self.shared.ring().worked(self.ticket(), origin);
+    }
+
     /// The job is given back so that others of its outlet come first.
     pub fn set_aside(&self) {
         self.shared.ring().set_aside(self.outlet(), 1, 0, self.shared.clock.now_micros());

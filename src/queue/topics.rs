@@ -7,7 +7,7 @@ use super::{
     service::Queue,
     views::{
         StatsView, TimelineOf, TimelineView,
-        cause::{Cause, FailingHost, Known, cause},
+        cause::{CalledTopic, Cause, Known, cause},
         processes::{EventsOfAll, WorkersOfAll},
         sorted_topics::TopicSort,
     },
@@ -44,7 +44,7 @@ pub struct TopicView {
 /// What a view needs to know beside the store.
 struct Seen {
     workers: WorkersOfAll,
-    called: HashMap<Topic, Option<FailingHost>>,
+    called: HashMap<Topic, CalledTopic>,
 }
 
 impl Queue {
@@ -122,19 +122,19 @@ impl Queue {
 
     fn view(&self, topic: &Topic, mut stats: TopicStats, seen: &Seen) -> TopicView {
         stats.config.pause = stats.config.pause.active(self.store.now());
-        let (polls, called) = (seen.workers.polls(topic), seen.called.get(topic));
+        let polls = seen.workers.polls(topic);
         let mut minute = self.metrics.recent.minute_of(topic.as_str());
         minute.add(&seen.workers.minute_elsewhere(topic));
         let cause = cause(Known {
             now: self.clock.now(),
             pause: &stats.config.pause,
             settings: &stats.config.settings,
+            delayed: stats.delayed,
             ready: stats.ready,
             reserved: stats.reserved,
-            is_called: called.is_some(),
-            failure: called.cloned().flatten(),
+            called: seen.called.get(topic).cloned().unwrap_or_default(),
             polls,
-            last_sign: seen.workers.last_sign(topic),
+            last_sign: seen.workers.last_sign(topic, self.clock.wall_now()),
             minute,
         });
         TopicView { stats, waiting: self.waiters.waiting_for(topic), polls, cause }
@@ -173,6 +173,7 @@ impl Queue {
             return Err(Error::PauseInPast);
         }
         let paused = self.store.pause(topic, operations, pause).await?;
+        self.pauses.await_ends(topic, &paused);
         self.view_with_pause(topic, paused).await
     }
 
@@ -187,9 +188,9 @@ impl Queue {
 
     /// The topic with the pauses that a change has left, even if another call has changed them since.
     async fn view_with_pause(&self, topic: &Topic, pause: TopicPause) -> Result<TopicView> {
-        let mut view = self.topic_or_default(topic).await?;
-        view.stats.config.pause = pause;
-        Ok(view)
+        let mut stats = self.store.topic(topic).await?.unwrap_or_default();
+        stats.config.pause = pause;
+        Ok(self.view_now(topic, stats).await)
     }
 
     /// The topic after a change of settings: an empty view if it has neither jobs nor settings now.

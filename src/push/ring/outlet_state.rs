@@ -22,6 +22,8 @@ pub struct Endpoint {
     pub origin: Origin,
     /// When a call failed last, in microseconds, and the first word of the reason.
     pub last_failure: Option<(i64, String)>,
+    /// Whether the call that ended last failed.
+    pub is_failing: bool,
 }
 
 /// An endpoint as the figures show it, with its own state if it fails, otherwise that of its outlet.
@@ -35,8 +37,6 @@ pub struct OutletFigures {
     pub window: u32,
     /// Until when it rests, in microseconds.
     pub resting_until_us: Option<i64>,
-    /// Whether its last call failed.
-    pub is_failing: bool,
 }
 
 #[derive(Debug)]
@@ -109,7 +109,11 @@ impl OutletState {
                 if self.endpoints.len() == MAX_ENDPOINTS {
                     self.endpoints.remove(0);
                 }
-                self.endpoints.push(Endpoint { origin: origin.clone(), last_failure: None });
+                self.endpoints.push(Endpoint {
+                    origin: origin.clone(),
+                    last_failure: None,
+                    is_failing: false,
+                });
             }
         }
     }

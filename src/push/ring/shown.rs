@@ -7,7 +7,7 @@ use super::{
     outlet_state::{OutletFigures, OutletState, Position},
     turn::CallTicket,
 };
-use crate::job::{Origin, Topic};
+use crate::job::{Origin, Outlet, Topic};
 
 impl Ring {
     /// A call to `origin` begins.
@@ -20,6 +20,15 @@ impl Ring {
         let endpoints = &mut self.state(&ticket.outlet).endpoints;
         if let Some(endpoint) = endpoints.iter_mut().find(|endpoint| endpoint.origin == *origin) {
             endpoint.last_failure = Some((now_us, reason.to_owned()));
+            endpoint.is_failing = true;
+        }
+    }
+
+    /// A call to `origin` has worked.
+    pub fn worked(&mut self, ticket: &CallTicket, origin: &Origin) {
+        let endpoints = &mut self.state(&ticket.outlet).endpoints;
+        if let Some(endpoint) = endpoints.iter_mut().find(|endpoint| endpoint.origin == *origin) {
+            endpoint.is_failing = false;
         }
     }
 
@@ -47,20 +56,16 @@ impl Ring {
         figures
     }
 
-    /// The topics with endpoints that were called, each with the one whose call failed last, if its host fails.
-    pub fn called_topics(&self, now_us: i64) -> HashMap<Topic, Option<OutletFigures>> {
-        let failed_at =
-            |figures: &OutletFigures| figures.endpoint.last_failure.as_ref().map(|(at_us, _)| *at_us);
-        let mut called = HashMap::<Topic, Option<OutletFigures>>::new();
-        for (outlet, state) in self.outlets.iter().filter(|(_, state)| !state.endpoints.is_empty()) {
-            let latest = called.entry(outlet.topic.clone()).or_default();
-            for figures in figures_of(state, now_us).filter(|figures| figures.is_failing) {
-                if failed_at(&figures) > latest.as_ref().and_then(failed_at) {
-                    *latest = Some(figures);
-                }
-            }
-        }
-        called
+    /// The outlets with endpoints that were called, each with the endpoint whose call failed last, if it fails.
+    pub fn called_outlets(&self, now_us: i64) -> Vec<(Outlet, Option<OutletFigures>)> {
+        let called = self.outlets.iter().filter(|(_, state)| !state.endpoints.is_empty());
+        let latest = |state: &OutletState| {
+            let failing = state.endpoints.iter().filter(|endpoint| endpoint.is_failing);
+            let endpoint =
+                failing.max_by_key(|endpoint| endpoint.last_failure.as_ref().map(|(at_us, _)| *at_us))?;
+            figures_of(state, now_us).find(|figures| figures.endpoint.origin == endpoint.origin)
+        };
+        called.map(|(outlet, state)| (outlet.clone(), latest(state))).collect()
     }
 }
 
@@ -74,7 +79,6 @@ fn figures_of(state: &OutletState, now_us: i64) -> impl Iterator<Item = OutletFi
             in_flight: suspect.map_or(state.in_flight, |suspect| suspect.in_flight),
             window: window.size(),
             resting_until_us: window.resting_until(now_us),
-            is_failing: suspect.is_some() || window.overloads_in_row() > 0,
         }
     })
 }

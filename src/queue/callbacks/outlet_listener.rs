@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     job::{Outlet, Topic},
-    queue::views::cause::FailingHost,
+    queue::views::cause::CalledTopic,
 };
 
 /// Learns which outlets may have ready jobs for callbacks, and what changes where they go. The methods must return at once.
@@ -15,6 +15,6 @@ pub trait OutletListener: Send + Sync + std::fmt::Debug {
     /// The callback of `topic` has changed, or its delivery was resumed.
     fn topic_changed(&self, topic: &Topic);
 
-    /// The topics whose endpoints this process has called lately, each with the latest failure if a host fails.
-    fn called_topics(&self) -> HashMap<Topic, Option<FailingHost>>;
+    /// The topics whose endpoints this process has called lately.
+    fn called_topics(&self) -> HashMap<Topic, CalledTopic>;
 }

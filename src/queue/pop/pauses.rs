@@ -11,7 +11,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     clock::Clock,
-    job::{PausedOperations, Timestamp, Topic},
+    job::{PausedOperations, Timestamp, Topic, TopicPause},
     store::{Store, TopicConfig, TopicUpdates},
 };
 
@@ -61,6 +61,13 @@ impl Pauses {
         self.shutdown.cancel();
     }
 
+    /// Removes pauses of a topic at their ends.
+    pub fn await_ends(self: &Arc<Self>, topic: &Topic, pause: &TopicPause) {
+        if let Some(until) = first_end(pause) {
+            self.await_end(topic, until);
+        }
+    }
+
     fn await_end(self: &Arc<Self>, topic: &Topic, until: Timestamp) {
         let mut awaited = self.lock();
         if self.shutdown.is_cancelled() || awaited.get(topic).is_some_and(|earlier| *earlier <= until) {
@@ -77,32 +84,27 @@ impl Pauses {
         self.tasks.spawn_on(remove, &self.runtime);
     }
 
-    /// Removes the pause at its end. If it was given a later one meanwhile, goes on until that.
+    /// Removes the pause at its end. If there is another end by then, goes on until that.
     async fn remove_at(&self, topic: &Topic, mut until: Timestamp) {
-        loop {
+        // Another task waits for an earlier end otherwise.
+        while self.lock().get(topic) == Some(&until) {
             let now = self.store.now();
             if now < until {
                 self.clock.sleep(until.since(now).min(MAX_SLEEP)).await;
-                continue;
-            }
-            let Ok(left) = self.store.resume(topic, PausedOperations::NONE).await else {
+            } else if self.store.resume(topic, PausedOperations::NONE).await.is_err() {
                 self.clock.sleep(RETRY).await;
-                continue;
-            };
-            let mut awaited = self.lock();
-            // Another task may wait for an earlier end.
-            let is_mine = awaited.get(topic) == Some(&until);
-            match left.delivery.and_then(|pause| pause.until) {
-                Some(later) if is_mine => {
-                    until = later;
-                    awaited.insert(topic.clone(), until);
-                }
-                _ => {
-                    if is_mine {
-                        awaited.remove(topic);
-                    }
+            } else {
+                let mut awaited = self.lock();
+                if awaited.get(topic) != Some(&until) {
                     return;
                 }
+                // Read under the lock: a pause that is set now is either seen here, or finds no end awaited.
+                let Some(next) = first_end(&self.store.topic_config(topic).pause) else {
+                    awaited.remove(topic);
+                    return;
+                };
+                until = next;
+                awaited.insert(topic.clone(), next);
             }
         }
     }
@@ -110,4 +112,9 @@ impl Pauses {
     fn lock(&self) -> MutexGuard<'_, HashMap<Topic, Timestamp>> {
         self.awaited.lock().expect("no code panics while it holds the ends")
     }
+}
+
+/// The end of the pause that ends first.
+fn first_end(pause: &TopicPause) -> Option<Timestamp> {
+    [&pause.delivery, &pause.intake].into_iter().flatten().filter_map(|pause| pause.until).min()
 }

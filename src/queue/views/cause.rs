@@ -18,17 +18,17 @@ pub enum Cause {
     IntakePaused(Pause),
     /// No process was polled in the last minute, and no worker has a job.
     NoWorker,
-    /// No process was polled in the last minute: the workers have jobs, and one of them was finished, released, buried or
-    /// touched within the topic's TTR, or it is not known when.
+    /// No process was polled in the last minute: the workers have jobs, and one of them was taken, finished, released, buried
+    /// or touched within the topic's TTR, or it is not known when.
     WorkersBusy {
         /// How many jobs they have.
         reserved: u64,
     },
-    /// As [`Self::WorkersBusy`], but no job was finished, released, buried or touched for the topic's TTR.
+    /// As [`Self::WorkersBusy`], but none of that happened for the topic's TTR.
     WorkersSilent {
         /// How many jobs they have.
         reserved: u64,
-        /// When that happened last; `None` if it was not within a day, or before the processes started.
+        /// When it happened last; `None` if it was not within a day.
         since: Option<Timestamp>,
     },
     /// Workers poll, or the callback is called: there are only more jobs than are done.
@@ -45,7 +45,7 @@ pub enum Cause {
 /// How the last call to a host failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailingHost {
-    /// Name or address, and port.
+    /// Scheme, name or address, and port.
     pub host: String,
     /// The reason, such as `http_503`.
     pub answer: String,
@@ -55,12 +55,23 @@ pub struct FailingHost {
     pub resting_until: Option<Timestamp>,
 }
 
-/// When a worker last said something of a job that it has.
+/// What a process knows of the calls for a topic.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CalledTopic {
+    /// The topic's own callback, if its last call failed.
+    pub of_topic: Option<FailingHost>,
+    /// Whether jobs with a callback of their own were called lately.
+    pub calls_jobs: bool,
+    /// Of the callbacks of those jobs, the one that failed last.
+    pub of_jobs: Option<FailingHost>,
+}
+
+/// When a worker last took a job, or said something of one that it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastSign {
     /// At this moment.
     At(Timestamp),
-    /// Not within a day, or not since the processes started.
+    /// Not within a day.
     Never,
     /// It is not known.
     Unknown,
@@ -73,11 +84,11 @@ pub(in crate::queue) struct Known<'a> {
     /// The pauses that are not over.
     pub pause: &'a TopicPause,
     pub settings: &'a TopicSettings,
+    /// Jobs that are delayed, perhaps until they are called again.
+    pub delayed: u64,
     pub ready: u64,
     pub reserved: u64,
-    /// Whether this process calls for the jobs of the topic, or has lately.
-    pub is_called: bool,
-    pub failure: Option<FailingHost>,
+    pub called: CalledTopic,
     /// At all processes, if that is known.
     pub polls: Option<u64>,
     pub last_sign: LastSign,
@@ -87,11 +98,14 @@ pub(in crate::queue) struct Known<'a> {
 
 /// Why the jobs of a topic wait; `None` if none does, and if it is not known.
 pub(in crate::queue) fn cause(known: Known<'_>) -> Option<Cause> {
-    let Known { pause, settings, ready, reserved, .. } = known;
+    let Known { pause, settings, delayed, ready, reserved, called, .. } = known;
+    let has_callback = settings.callback.target.is_some();
     if let Some(pause) = &pause.delivery {
         return Some(Cause::DeliveryPaused(pause.clone()));
     }
-    if let Some(failure) = known.failure {
+    // A callback that the topic no longer has may still be known.
+    let failure = called.of_topic.filter(|_| has_callback).or(called.of_jobs);
+    if let Some(failure) = failure.filter(|_| delayed + ready + reserved > 0) {
         return Some(Cause::CallbackFails(failure));
     }
     if let Some(pause) = &pause.intake {
@@ -100,7 +114,7 @@ pub(in crate::queue) fn cause(known: Known<'_>) -> Option<Cause> {
     if ready == 0 {
         return None;
     }
-    if known.is_called || settings.callback.target.is_some() || known.polls? > 0 {
+    if has_callback || called.calls_jobs || known.polls? > 0 {
         return Some(backlog(ready, &known.minute));
     }
     if reserved == 0 {
@@ -148,10 +162,10 @@ mod tests {
             now: now(),
             pause,
             settings,
+            delayed: 0,
             ready: 1,
             reserved: 0,
-            is_called: false,
-            failure: None,
+            called: CalledTopic::default(),
             polls: Some(0),
             last_sign: LastSign::Never,
             minute: EventSummary::default(),
@@ -168,7 +182,8 @@ mod tests {
     fn pauses_and_failing_calls_come_first() {
         let settings = TopicSettings::default();
         let found = |pause: TopicPause, failure: Option<FailingHost>| {
-            cause(Known { failure, ..unattended(&pause, &settings) })
+            let called = CalledTopic { of_jobs: failure, ..CalledTopic::default() };
+            cause(Known { called, ..unattended(&pause, &settings) })
         };
         let delivery = Some(Cause::DeliveryPaused(Pause::default()));
         assert_eq!(found(pauses(true, true), Some(failure())), delivery);
@@ -223,7 +238,16 @@ mod tests {
         let target = Some(Callback::to(CallbackUrl::parse("http://h/").expect("valid")));
         let callback = TopicCallback { target, ..TopicCallback::default() };
         let settings = TopicSettings { callback, ..TopicSettings::default() };
-        let found = cause(unattended(&TopicPause::default(), &settings));
+        let pause = TopicPause::default();
+        let found = cause(unattended(&pause, &settings));
         assert!(matches!(found, Some(Cause::Backlog { .. })), "{found:?}");
+        let called = CalledTopic { of_topic: Some(failure()), ..CalledTopic::default() };
+        let found = cause(Known { called: called.clone(), ..unattended(&pause, &settings) });
+        assert_eq!(found, Some(Cause::CallbackFails(failure())));
+        let workers = TopicSettings::default();
+        let found = cause(Known { called: called.clone(), ..unattended(&pause, &workers) });
+        assert_eq!(found, Some(Cause::NoWorker), "the callback was removed");
+        let found = cause(Known { called, ready: 0, ..unattended(&pause, &settings) });
+        assert_eq!(found, None, "no job waits for it");
     }
 }

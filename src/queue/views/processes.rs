@@ -12,7 +12,9 @@ use crate::{
     clock::Clock,
     job::{Timestamp, Topic},
     messages::failure_log::FailureLog,
-    metrics::{EventSummary, EventsByTopic, PollsByTopic, QueueMetrics, RecentEvents, SignsByTopic},
+    metrics::{
+        EventSummary, EventsByTopic, PollsByTopic, QueueMetrics, RecentEvents, SIGNS_KEPT_US, SignsByTopic,
+    },
     queue::{
         error::Result,
         views::{
@@ -35,6 +37,8 @@ const ENDED_AFTER: Duration = Duration::from_secs(8);
 const FRESH: Duration = Duration::from_secs(1);
 /// How long the other processes take to publish their figures once they are watched: one that lives has by then.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
+/// For how long signs of workers are kept.
+const SIGNS_KEPT: Duration = Duration::from_micros(SIGNS_KEPT_US.unsigned_abs());
 /// How long a reading of topics waits for the polls of other processes.
 const POLLS_WAIT: Duration = Duration::from_millis(300);
 
@@ -54,6 +58,7 @@ pub(in crate::queue) struct EventsOfAll {
 pub(in crate::queue) struct WorkersOfAll {
     own_polls: PollsByTopic,
     own_signs: SignsByTopic,
+    own_start: Timestamp,
     others: Vec<OtherProcess>,
     /// Whether there can be no process beside these.
     are_all: bool,
@@ -68,9 +73,10 @@ impl WorkersOfAll {
             .try_fold(own, |sum, other| Some(sum + other.polls.as_ref()?.count(topic.as_str())?))
     }
 
-    /// When a worker last said something of a job of a topic.
-    pub fn last_sign(&self, topic: &Topic) -> LastSign {
+    /// When a worker last took a job of a topic, or said something of one. A process knows nothing of before its start.
+    pub fn last_sign(&self, topic: &Topic, now: Timestamp) -> LastSign {
         let signs = self.others.iter().map(|other| other.signs.as_ref()).chain([Some(&self.own_signs)]);
+        let starts = self.others.iter().map(|other| other.view.started_at).chain([self.own_start]);
         let (mut last, mut is_known) = (None, self.are_all);
         for signs in signs {
             let sign = signs.and_then(|signs| signs.topics.get(topic.as_str()).copied());
@@ -80,7 +86,8 @@ impl WorkersOfAll {
         match last {
             _ if !is_known => LastSign::Unknown,
             Some(at_us) => LastSign::At(Timestamp::from_millis(at_us / 1_000)),
-            None => LastSign::Never,
+            None if starts.min().is_some_and(|first| now >= first.after(SIGNS_KEPT)) => LastSign::Never,
+            None => LastSign::Unknown,
         }
     }
 
@@ -193,9 +200,9 @@ impl Processes {
     /// know yet that they are asked.
     pub async fn workers(&self) -> WorkersOfAll {
         let own_polls = self.metrics.polls.by_topic(self.clock.now_micros());
-        let own_signs = self.recent().signs_by_topic();
+        let (own_signs, own_start) = (self.recent().signs_by_topic(), self.started_at);
         if !self.store.info().is_shared {
-            return WorkersOfAll { own_polls, own_signs, others: Vec::new(), are_all: true };
+            return WorkersOfAll { own_polls, own_signs, own_start, others: Vec::new(), are_all: true };
         }
         let read = tokio::select! {
             biased;
@@ -203,7 +210,7 @@ impl Processes {
             () = self.clock.sleep(POLLS_WAIT) => None,
         };
         let (others, are_all) = read.map_or((Vec::new(), false), |read| (read.processes, read.are_all));
-        WorkersOfAll { own_polls, own_signs, others, are_all }
+        WorkersOfAll { own_polls, own_signs, own_start, others, are_all }
     }
 
     /// The other processes; `None` before those that live have had the time to publish their figures.
@@ -358,11 +365,13 @@ mod tests {
 
     #[test]
     fn the_last_sign_is_the_latest_of_all_processes_that_say_it() {
-        let last = |own: SignsByTopic, others: Vec<OtherProcess>, are_all| {
-            let workers =
-                WorkersOfAll { own_polls: PollsByTopic::default(), own_signs: own, others, are_all };
-            workers.last_sign(&Topic::parse("t").expect("valid"))
+        let at_moment = |own: SignsByTopic, others: Vec<OtherProcess>, are_all, now_ms| {
+            let (own_polls, own_start) = (PollsByTopic::default(), Timestamp::from_millis(0));
+            let workers = WorkersOfAll { own_polls, own_signs: own, own_start, others, are_all };
+            workers.last_sign(&Topic::parse("t").expect("valid"), Timestamp::from_millis(now_ms))
         };
+        let a_day_on = 86_400_000;
+        let last = |own, others, are_all| at_moment(own, others, are_all, a_day_on);
         let at = |ms| LastSign::At(Timestamp::from_millis(ms));
         let (early, late) = (signs(Some(5_000), true), signs(Some(9_000), false));
         assert_eq!(last(early.clone(), vec![other(Some(late.clone()))], true), at(9));
@@ -372,5 +381,10 @@ mod tests {
             assert_eq!(last(early.clone(), others, true), LastSign::Unknown, "a later one may be missing");
         }
         assert_eq!(last(early, Vec::new(), false), LastSign::Unknown);
+        assert_eq!(
+            at_moment(signs(None, true), Vec::new(), true, a_day_on - 1),
+            LastSign::Unknown,
+            "before the start"
+        );
     }
 }
