@@ -16,6 +16,7 @@ on_every_engine!(
     the_cause_is_what_workers_do,
     a_pause_is_the_cause_before_anything_else,
     a_callback_that_fails_is_the_cause,
+    a_callback_that_was_removed_is_no_cause,
 );
 
 /// The cause, once what other processes do is known, which takes three seconds.
@@ -71,18 +72,39 @@ async fn a_pause_is_the_cause_before_anything_else(engine: Engine) {
 }
 
 async fn a_callback_that_fails_is_the_cause(engine: Engine) {
+    // The first says that the endpoint is overloaded, the second only that this job failed.
+    for (status, answer) in [(503, "http_503"), (500, "http_500")] {
+        assert_cause_until_a_call_works(engine, status, answer).await;
+    }
+}
+
+async fn assert_cause_until_a_call_works(engine: Engine, status: u16, answer: &str) {
     let api = calling::api(engine).await;
-    let endpoint = Endpoint::start(vec![(503, vec![], "")]).await;
+    let endpoint = Endpoint::start(vec![(status, vec![], "")]).await;
     set_url(&api, Some(&endpoint.url)).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     endpoint.received(1).await;
     job_in(&api, "a", "delayed").await;
     let failing = cause(&api).await;
-    assert_eq!((&failing["kind"], &failing["answer"]), (&json!("callback_fails"), &json!("http_503")));
+    assert_eq!((&failing["kind"], &failing["answer"]), (&json!("callback_fails"), &json!(answer)));
     assert_eq!(failing["at"], "2026-11-21T05:40:00.000Z");
     assert!(endpoint.url.starts_with(text(&failing["host"])), "{failing}");
     api.clock.advance(seconds(15));
     endpoint.received(1).await;
     job_in(&api, "a", "gone").await;
     assert_eq!(cause(&api).await, Value::Null);
+}
+
+async fn a_callback_that_was_removed_is_no_cause(engine: Engine) {
+    let api = calling::api(engine).await;
+    let endpoint = Endpoint::start(vec![(500, vec![], "")]).await;
+    set_url(&api, Some(&endpoint.url)).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    endpoint.received(1).await;
+    job_in(&api, "a", "delayed").await;
+    assert_eq!(cause(&api).await["kind"], "callback_fails");
+    set_url(&api, None).await;
+    assert_eq!(cause(&api).await, Value::Null, "its job is delayed");
+    api.advance_and_promote(seconds(15)).await;
+    assert_eq!(cause(&api).await, json!({"kind": "no_worker"}));
 }
