@@ -137,7 +137,7 @@ struct Route {
 }
 
 /// Compresses answers of over 1 KiB for clients that accept it. Fast: a viewer reads the lists every two seconds. None of these
-/// answers has a receipt or a secret beside text that others choose, from whose length it could be guessed.
+/// answers has a receipt, a token or a signing secret, which could be guessed from its length beside text that others choose.
 fn compression() -> CompressionLayer<SizeAbove> {
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(SizeAbove::new(1_024))
 }
