@@ -83,7 +83,8 @@ fn its_own_server_and_its_directory_are_removed() {
 fn schedules_of_a_running_server_are_deleted() {
     let (directory, store) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("another"));
     let server = Server::serve(&[], &[], store.path());
-    let schedule = r#"{"every":"1h","job":{"topic":"theirs"}}"#;
+    // Every hour would also be due at the next full hour.
+    let schedule = r#"{"every":"1h","start":"2099-01-01T00:00:00Z","job":{"topic":"theirs"}}"#;
     assert_eq!(server.call("PUT", "/schedules/theirs", schedule).status, 201);
     let schedules = || server.call("GET", "/schedules", "").json()["schedules"].clone();
     let count = || schedules().as_array().map_or(0, Vec::len);
