@@ -100,8 +100,8 @@ pub enum Updated {
 /// The part of a store that keeps what is set for topics.
 #[async_trait]
 pub trait TopicStore: Send + Sync {
-    /// The present moment by the clock that decides about jobs with a moment (`at`), as this process knows it: on Redis it may be
-    /// some milliseconds behind, and as wrong as the clock was set within the last second.
+    /// The present moment by the clock that decides about jobs with a moment (`at`). On Redis it is an estimate: it may be some
+    /// milliseconds behind, and takes a second to follow when the server's clock is set.
     fn now(&self) -> Timestamp;
 
     /// What is stored for a topic now, with what other processes changed a moment ago.

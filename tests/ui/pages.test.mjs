@@ -113,7 +113,7 @@ onEveryEngine("a topic is paused and resumed", {}, async ({ server, tab, page })
   await tab.sees("Delivery of mail is paused.");
   assert.deepEqual(await paused(), { delivery: true, intake: false });
   await tab.button("Reason and end of the pause of delivery").click();
-  const [reason, end] = [page.getByLabel("Reason, for everybody who looks"), page.getByLabel("Ends by itself in")];
+  const [reason, end] = [page.getByLabel("Reason, for everybody who looks"), page.getByLabel("Ends by itself, in 2h or at a moment")];
   await reason.fill("the bank is down");
   await end.fill("0s");
   await tab.button("Save").click();
@@ -122,7 +122,13 @@ onEveryEngine("a topic is paused and resumed", {}, async ({ server, tab, page })
   await tab.button("Save").click();
   await tab.sees("The pause of mail ends by itself.");
   await tab.sees(/Jobs wait: delivery is paused for .* by 127\.0\.0\.1, until .*: the bank is down/);
+  const { until: earlier } = (await server.call("GET", "topics/mail")).pauses.delivery;
+  await tab.button("Reason and end of the pause of delivery").click();
+  await reason.fill("the bank is down");
+  await tab.button("Save").click();
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
   const { since, until, ...pause } = (await server.call("GET", "topics/mail")).pauses.delivery;
+  assert.equal(until, earlier, "a change of the reason leaves the end");
   assert.deepEqual([pause, Date.parse(until) - Date.parse(since) >= 7_200_000], [{ by: "127.0.0.1", reason: "the bank is down" }, true]);
   await tab.button("Pause intake").click();
   await tab.sees("Intake of mail is paused.");

@@ -34,7 +34,8 @@ export const setPause = (topic, part, pauses) =>
 /** Asks why a part of a topic is paused, and until when. */
 export function SayWhy({ topic, part, pause, close, done }) {
   const [reason, setReason] = useState(pause.reason ?? "");
-  const [until, setUntil] = useState("");
+  // The end that it has stays, unless the field is changed.
+  const [until, setUntil] = useState(pause.until ?? "");
   const act = async () => {
     const given = { ...(reason.trim() && { reason: reason.trim() }), ...(until.trim() && { until: until.trim() }) };
     await change("POST", path("topics", topic, "pause"), { [part]: true, ...given });
@@ -43,7 +44,7 @@ export function SayWhy({ topic, part, pause, close, done }) {
   };
   return html`<${Question} title=${`Why is the ${part} paused?`} label="Save" kind="primary" act=${act} close=${close}>
     <${Field} label="Reason, for everybody who looks" value=${reason} onInput=${(event) => setReason(event.target.value)} />
-    <${Field} label="Ends by itself in" class="short" value=${until} placeholder="never, or 2h" onInput=${(event) => setUntil(event.target.value)} />
+    <${Field} label="Ends by itself, in 2h or at a moment" value=${until} placeholder="never" onInput=${(event) => setUntil(event.target.value)} />
   <//>`;
 }
 

@@ -131,7 +131,7 @@ impl Queue {
         self.store.topic_config(topic)
     }
 
-    /// Whether the delivery of a topic, with this configuration, is paused now.
+    /// Whether the delivery of a topic, with this configuration, is paused now. The listener hears of the end of that pause.
     #[must_use]
     pub fn is_delivery_paused(&self, topic: &Topic, config: &TopicConfig) -> bool {
         self.pauses.stops_delivery(topic, config)

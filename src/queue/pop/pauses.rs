@@ -1,5 +1,5 @@
 //! Pauses that end by themselves. Whether one is over is decided when jobs are reserved or added, so that no process has to be
-//! alive at its end; one that is removes the pause then, which wakes the polls and callbacks that wait.
+//! alive at its end. A process that is alive then removes the pause, which wakes the polls and callbacks that wait.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use crate::{
     store::{Store, TopicConfig, TopicUpdates},
 };
 
-/// The pause after the store has failed.
+/// Before the next try when the store has failed, or has not removed a pause.
 const RETRY: Duration = Duration::from_secs(1);
 /// Longest sleep, after which the store's clock is read again: it may have been set.
 const MAX_SLEEP: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ impl Pauses {
         })
     }
 
-    /// Whether the delivery of a topic is paused. If that pause has an end, this process removes it then.
+    /// Whether the delivery of a topic is paused. If that pause has an end, a task of this process removes it then.
     pub fn stops_delivery(self: &Arc<Self>, topic: &Topic, config: &TopicConfig) -> bool {
         // The store's clock is read only for a topic that has a pause.
         let Some(pause) = &config.pause.delivery else { return false };
@@ -103,8 +103,9 @@ impl Pauses {
                     awaited.remove(topic);
                     return;
                 };
-                until = next;
-                awaited.insert(topic.clone(), next);
+                // A pause that was not removed must not keep the store busy.
+                until = if next > until { next } else { now.after(RETRY) };
+                awaited.insert(topic.clone(), until);
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Every pop joins the waiters of its topics, also one that does not wait for jobs. One dispatch per topic reserves as
 //! many jobs as its waiters want and hands them out in order. Ten thousand waiting polls therefore cost the store
-//! nothing until a topic is announced, and then one call.
+//! nothing until a topic is announced, and then one call. Knows no HTTP.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -86,6 +86,7 @@ async fn send_for_ever(mut stream: TcpStream, kind: &'static Kind, figures: Arc<
         figures.open.fetch_add(1, Ordering::Relaxed);
         while stream.write_all(many.as_bytes()).await.is_ok() {
             figures.sent_bytes.fetch_add(many.len(), Ordering::Relaxed);
+            // The pace of the endpoint is the subject of the test; this is not a wait for a result.
             if figures.is_calm.load(Ordering::Relaxed) {
                 SystemClock::new().sleep(Duration::from_millis(100)).await;
             }

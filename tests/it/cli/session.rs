@@ -65,6 +65,14 @@ const JOB: &[Step] = &[
     (&["cancel", "a"], "a  cancelled", r#"{"status":204,"id":"a"}"#),
 ];
 
+const PAUSED_MAIL: &str = "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
+mail         1      1         0     0 [..]  delivery
+  next due         due in [..] ([..])
+  oldest ready     due [..] ago
+  cause            delivery is paused since [..] by 127.0.0.1
+  ttr              1m30s
+  max-attempts     1";
+
 /// Topics, and many jobs at once.
 const TOPICS: &[Step] = &[
     (
@@ -155,28 +163,8 @@ news                1      0         0     0  [..]",
         "0 requeued",
         r#"{"id":"op_[..]","action":"requeue","at":"2999-01-01T08:00:00.000Z",[..]"state":"done",[..]}"#,
     ),
-    (
-        &["topic", "pause", "mail", "--delivery"],
-        "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
-mail         1      1         0     0 [..]  delivery
-  next due         due in [..] ([..])
-  oldest ready     due [..] ago
-  cause            delivery is paused since [..] by 127.0.0.1
-  ttr              1m30s
-  max-attempts     1",
-        r#"{"topic":"mail",[..]}"#,
-    ),
-    (
-        &["topic", "show", "mail"],
-        "TOPIC  DELAYED  READY  RESERVED  DEAD  POLLS  PAUSED
-mail         1      1         0     0 [..]  delivery
-  next due         due in [..] ([..])
-  oldest ready     due [..] ago
-  cause            delivery is paused since [..] by 127.0.0.1
-  ttr              1m30s
-  max-attempts     1",
-        r#"{"topic":"mail",[..]}"#,
-    ),
+    (&["topic", "pause", "mail", "--delivery"], PAUSED_MAIL, r#"{"topic":"mail",[..]}"#),
+    (&["topic", "show", "mail"], PAUSED_MAIL, r#"{"topic":"mail",[..]}"#),
     (&["topic", "purge", "mail", "--yes"], "2 jobs deleted", r#"{"deleted":2}"#),
 ];
 

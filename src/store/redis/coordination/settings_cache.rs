@@ -21,7 +21,7 @@ use crate::{
             connection::call::ScriptCall,
             reply::Reply,
             scripts::Script,
-            time::{TimeSource, millis_arg},
+            time::millis_arg,
         },
     },
 };
@@ -31,7 +31,7 @@ pub struct SettingsCache {
     shards: Arc<Shards>,
     notifier: Arc<Notifier>,
     known: KnownConfigs,
-    /// What the server's clock was ahead of ours by when the settings were read last, in microseconds.
+    /// By how much the server's clock was ahead of ours when the settings were read last, in microseconds.
     ahead_us: AtomicI64,
 }
 
@@ -42,10 +42,7 @@ impl SettingsCache {
 
     /// The server's time, or a little earlier.
     pub fn now(&self) -> Timestamp {
-        let now_us = match &self.shards.time {
-            TimeSource::Server => self.shards.context().now_us() + self.ahead_us.load(Ordering::Relaxed),
-            TimeSource::Manual(clock) => clock.now_micros(),
-        };
+        let now_us = self.shards.server_now_us(self.ahead_us.load(Ordering::Relaxed));
         Timestamp::from_millis(now_us.div_euclid(1_000))
     }
 
@@ -127,7 +124,7 @@ impl SettingsCache {
             .arg(self.shards.now_arg())
             .arg(millis_arg(WATCHED_FOR));
         let mut reply = Reply::new(self.shards.call(call).await?)?;
-        // Read behind the answer, so that no pause ends early.
+        // Our clock is read after the answer, so that no pause ends early.
         let ahead_us = reply.int()?.saturating_sub(self.shards.context().now_us());
         self.ahead_us.store(ahead_us, Ordering::Relaxed);
         Ok((reply.int()? == 1, reply.value()?))

@@ -44,7 +44,7 @@ pub struct Shards {
     pub replay_slots: ReplaySlots,
     pub pending_changes: PendingChanges,
     client: ScriptClient,
-    pub time: TimeSource,
+    time: TimeSource,
     unresponsive: UnresponsiveServers,
     /// The name of this process in its announcements.
     process: String,
@@ -176,6 +176,14 @@ impl Shards {
     pub fn schedule_now_us(&self) -> i64 {
         match &self.time {
             TimeSource::Server => self.context().now_us(),
+            TimeSource::Manual(clock) => clock.now_micros(),
+        }
+    }
+
+    /// The server's time, if its clock is so far ahead of ours.
+    pub fn server_now_us(&self, ahead_us: i64) -> i64 {
+        match &self.time {
+            TimeSource::Server => self.context().now_us() + ahead_us,
             TimeSource::Manual(clock) => clock.now_micros(),
         }
     }
