@@ -241,11 +241,13 @@ impl RecentEvents {
         by_topic
     }
 
-    /// What happened to the jobs of a topic in the last minute; nothing is known of one without a label of its own.
+    /// What happened to the jobs of a topic in the last minute. `None` if it may be among the topics without a label of their own.
     #[must_use]
-    pub fn minute_of(&self, topic: &str) -> EventSummary {
-        let Some(now) = self.span_now() else { return EventSummary::default() };
-        self.lock().topics.get(topic).map(|spans| spans.sum(now, 60).0).unwrap_or_default()
+    pub fn minute_of(&self, topic: &str) -> Option<EventSummary> {
+        let now = self.span_now()?;
+        let recorded = self.lock();
+        let of_topic = recorded.topics.get(topic).map(|spans| spans.sum(now, 60).0);
+        of_topic.or_else(|| (!recorded.others.sum(now, 60).1).then(EventSummary::default))
     }
 
     /// The last signs of workers.

@@ -102,7 +102,7 @@ pub use service::{Queue, StoreEvents};
 pub use topics::{NewPause, TopicView};
 pub use views::{
     StatsView, TimelineOf, TimelineView,
-    cause::{CalledTopic, Cause, FailingHost},
+    cause::{CalledTopic, Cause, FailingHost, Throughput},
     lists::{DeadReason, DeadReasons},
     process_notice::ProcessView,
     sorted_topics::TopicSort,

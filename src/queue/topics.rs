@@ -123,8 +123,11 @@ impl Queue {
     fn view(&self, topic: &Topic, mut stats: TopicStats, seen: &Seen) -> TopicView {
         stats.config.pause = stats.config.pause.active(self.store.now());
         let polls = seen.workers.polls(topic);
-        let mut minute = self.metrics.recent.minute_of(topic.as_str());
-        minute.add(&seen.workers.minute_elsewhere(topic));
+        let own_minute = self.metrics.recent.minute_of(topic.as_str());
+        let minute = own_minute.zip(seen.workers.minute_elsewhere(topic)).map(|(mut minute, elsewhere)| {
+            minute.add(&elsewhere);
+            minute
+        });
         let cause = cause(Known {
             now: self.clock.now(),
             pause: &stats.config.pause,

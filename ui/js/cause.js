@@ -1,6 +1,6 @@
 // Why the jobs of a topic wait, in words: the server has found it out.
 import { html } from "./lib.js";
-import { count, counted, duration } from "./format.js";
+import { counted, duration } from "./format.js";
 import { Distance, Elapsed, Moment, Text } from "./parts.js";
 
 /** What is known of a pause: since when, by whom, until when, why. */
@@ -8,7 +8,7 @@ export const PauseDetails = ({ pause: { since, by, until, reason } }) => html`<s
   by && html` by <bdi class="mono"><${Text} text=${by} /></bdi>`}${until && html`, until <${Moment} at=${until} />`}${
   reason && html`: <${Text} text=${reason} />`}</span>`;
 
-/** Number of a minute as a rate. */
+/** A count of a minute as a rate. */
 const perSecond = (number) => `${(number / 60).toFixed(1)}/s`;
 
 const WORDS = {
@@ -20,11 +20,11 @@ const WORDS = {
   workers_busy: ({ reserved }) => `all workers are busy with ${counted(reserved, "job")}`,
   workers_silent: ({ reserved, since }) => html`workers have ${counted(reserved, "job")}, and have said nothing for ${
     since ? html`<${Elapsed} at=${since} />` : "a day"}`,
-  backlog: ({ added, finished, empty_in: left }) => `more jobs than are done: ${perSecond(added)} in, ${perSecond(finished)} out${
-    left === undefined ? "" : `, done in about ${duration(left)}`}`,
+  backlog: ({ added, finished, empty_in: left }) => `more jobs than are done${
+    added === undefined ? "" : `: ${perSecond(added)} in, ${perSecond(finished)} out`}${left === undefined ? "" : `, done in about ${duration(left)}`}`,
 };
 
-/** A cause of a topic; `null` where none is known. */
+/** The cause of a topic in words, those of `linger topic show`. */
 export const Cause = ({ cause }) => html`<span class="cause">${WORDS[cause?.kind]?.(cause) ?? "jobs wait"}</span>`;
 
 /** Whether jobs wait for something that does not pass by itself. */

@@ -43,10 +43,10 @@ pub enum Cause {
     },
     /// There are only more jobs than are done.
     Backlog {
-        /// Jobs that were added in the last minute.
-        added: u64,
-        /// Jobs that were finished in the last minute.
-        finished: u64,
+        /// Jobs that were added in the last minute, if that is known of all processes.
+        added: Option<u64>,
+        /// Jobs that were finished in it, if that is known.
+        finished: Option<u64>,
         /// When no job is ready any more, if it goes on so.
         #[serde(default, deserialize_with = "some_seconds")]
         empty_in: Option<Duration>,

@@ -87,7 +87,7 @@ pub(super) fn rows(reading: &Reading, width: usize) -> Vec<Row> {
     let heading = line("TOPIC", &|filled: &Filled| filled.column.heading.to_owned(), "", "PAUSED");
     let mut rows = vec![Row { text: heading, has_mark: false }];
     for (at, topic) in topics.iter().enumerate() {
-        let has_mark = is_unattended(topic);
+        let has_mark = needs_attention(topic);
         let mark = if has_mark { "!" } else { "" };
         let text = line(&names[at], &|filled: &Filled| filled.cells[at].clone(), mark, paused(topic.paused));
         rows.push(Row { text, has_mark });
@@ -140,7 +140,7 @@ fn longest(cells: &[impl AsRef<str>], at_least: usize) -> usize {
 }
 
 /// Whether ready jobs wait for workers that do not come, or for a callback that fails.
-fn is_unattended(topic: &Topic) -> bool {
+fn needs_attention(topic: &Topic) -> bool {
     use Cause::{CallbackFails, NoWorker, WorkersBusy, WorkersSilent};
     matches!(topic.cause, Some(CallbackFails { .. } | NoWorker | WorkersBusy { .. } | WorkersSilent { .. }))
 }

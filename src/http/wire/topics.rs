@@ -9,7 +9,7 @@ use super::{
 use crate::{
     http::json::{self, ObjectWriter},
     job::{Pause, Topic, TopicPause, TopicSettings},
-    queue::{Cause, FailingHost, TopicView},
+    queue::{Cause, FailingHost, Throughput, TopicView},
 };
 
 /// One topic.
@@ -91,12 +91,14 @@ fn write_cause(object: &mut ObjectWriter<'_>, cause: &Cause) {
             object.number("reserved", reserved);
             object.timestamp_or_null("since", *since);
         }
-        Cause::Backlog { added, finished, empty_in } => {
+        Cause::Backlog { throughput } => {
             object.text("kind", "backlog");
-            object.number("added", added);
-            object.number("finished", finished);
-            if let Some(empty_in) = empty_in {
-                object.seconds("empty_in", *empty_in);
+            if let Some(Throughput { added, finished, .. }) = throughput {
+                object.number("added", added);
+                object.number("finished", finished);
+            }
+            if let Some(empty_in) = throughput.and_then(|throughput| throughput.empty_in) {
+                object.seconds("empty_in", empty_in);
             }
         }
     }

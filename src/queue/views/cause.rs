@@ -33,13 +33,20 @@ pub enum Cause {
     },
     /// Workers poll, or the callback is called: there are only more jobs than are done.
     Backlog {
-        /// Jobs that were added in the last minute.
-        added: u64,
-        /// Jobs that were finished in the last minute.
-        finished: u64,
-        /// When no job is ready any more, if it goes on so.
-        empty_in: Option<Duration>,
+        /// What is done, if it is known of all processes.
+        throughput: Option<Throughput>,
     },
+}
+
+/// What is done with the jobs of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Throughput {
+    /// Jobs that were added in the last minute.
+    pub added: u64,
+    /// Jobs that were finished in the last minute.
+    pub finished: u64,
+    /// When no job is ready any more, if it goes on so.
+    pub empty_in: Option<Duration>,
 }
 
 /// How the last call to a host failed.
@@ -92,8 +99,8 @@ pub(in crate::queue) struct Known<'a> {
     /// At all processes, if that is known.
     pub polls: Option<u64>,
     pub last_sign: LastSign,
-    /// What happened in the last minute.
-    pub minute: EventSummary,
+    /// What happened in the last minute, if that is known of all processes.
+    pub minute: Option<EventSummary>,
 }
 
 /// Why the jobs of a topic wait; `None` if none does, and if it is not known.
@@ -115,7 +122,7 @@ pub(in crate::queue) fn cause(known: Known<'_>) -> Option<Cause> {
         return None;
     }
     if has_callback || called.calls_jobs || known.polls? > 0 {
-        return Some(backlog(ready, &known.minute));
+        return Some(Cause::Backlog { throughput: known.minute.map(|minute| throughput(ready, &minute)) });
     }
     if reserved == 0 {
         return Some(Cause::NoWorker);
@@ -130,11 +137,11 @@ pub(in crate::queue) fn cause(known: Known<'_>) -> Option<Cause> {
     Some(Cause::WorkersSilent { reserved, since })
 }
 
-fn backlog(ready: u64, minute: &EventSummary) -> Cause {
+fn throughput(ready: u64, minute: &EventSummary) -> Throughput {
     let (added, finished) = (minute.count(Event::Added), minute.count(Event::Finished));
     let fewer = finished.saturating_sub(added);
     let empty_in = (fewer > 0).then(|| Duration::from_secs(ready.saturating_mul(60).div_ceil(fewer)));
-    Cause::Backlog { added, finished, empty_in }
+    Throughput { added, finished, empty_in }
 }
 
 #[cfg(test)]
@@ -168,7 +175,7 @@ mod tests {
             called: CalledTopic::default(),
             polls: Some(0),
             last_sign: LastSign::Never,
-            minute: EventSummary::default(),
+            minute: None,
         }
     }
 
@@ -224,13 +231,14 @@ mod tests {
                 &[],
             )
         };
-        let empty_in = |added, finished| match backlog(100, &minute(added, finished)) {
-            Cause::Backlog { empty_in, .. } => empty_in.map(|empty_in| empty_in.as_secs()),
-            other => panic!("{other:?}"),
+        let empty_in = |added, finished| {
+            let Throughput { empty_in, .. } = throughput(100, &minute(added, finished));
+            empty_in.map(|empty_in| empty_in.as_secs())
         };
         assert_eq!((empty_in(60, 60), empty_in(90, 60)), (None, None));
         assert_eq!((empty_in(0, 60), empty_in(50, 60)), (Some(100), Some(600)));
-        assert!(matches!(of_workers(1, 0, Some(1), LastSign::Never), Some(Cause::Backlog { .. })));
+        let unknown = Some(Cause::Backlog { throughput: None });
+        assert_eq!(of_workers(1, 0, Some(1), LastSign::Never), unknown, "no figures are no zeros");
     }
 
     #[test]

@@ -91,12 +91,17 @@ impl WorkersOfAll {
         }
     }
 
-    /// What happened to the jobs of a topic in the last minute at the other processes.
-    pub fn minute_elsewhere(&self, topic: &Topic) -> EventSummary {
-        let mut sum = EventSummary::default();
-        let of_topic = self.others.iter().filter_map(|other| other.by_topic.topics.get(topic.as_str()));
-        of_topic.for_each(|minute| sum.add(minute));
-        sum
+    /// What happened to the jobs of a topic in the last minute at the other processes; `None` if that is not known of some.
+    pub fn minute_elsewhere(&self, topic: &Topic) -> Option<EventSummary> {
+        let mut sum = self.are_all.then(EventSummary::default)?;
+        for EventsByTopic { topics, is_complete } in self.others.iter().map(|other| &other.by_topic) {
+            match topics.get(topic.as_str()) {
+                Some(minute) => sum.add(minute),
+                None if *is_complete => {}
+                None => return None,
+            }
+        }
+        Some(sum)
     }
 }
 
