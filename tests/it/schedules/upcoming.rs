@@ -7,7 +7,7 @@ use linger::{
     store::TopicUpdates,
 };
 
-use super::{Fleet, every, schedule_name};
+use super::{Fleet, Process, every, schedule_name};
 use crate::harness::{jobs::*, stores::Engine};
 
 on_engines! {
@@ -16,6 +16,7 @@ on_engines! {
     a_plan_from_before_a_change_does_nothing,
     the_settings_at_the_moment_decide_about_planned_runs,
     a_plan_that_is_carried_out_late_is_made_again,
+    planned_runs_are_not_planned_again_just_before_their_moment,
 }
 
 const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
@@ -105,6 +106,20 @@ async fn a_plan_that_is_carried_out_late_is_made_again(engine: Engine) {
     assert_eq!(fleet.work().await, [""; 0]);
     let counts = fleet.get("s").await.state.counts;
     assert_eq!((counts.fired, counts.missed), (0, 1));
+}
+
+async fn planned_runs_are_not_planned_again_just_before_their_moment(engine: Engine) {
+    let fleet = Fleet::new(engine, 1).await;
+    fleet.put("s", every(MINUTE)).await;
+    let Process { store, queue } = &fleet.processes[0];
+    let (mut upcoming, reads) = (plan(&fleet, 0).await, store.count_calls("due_schedules"));
+    fleet.fixture.clock.advance(MINUTE - millis(2));
+    assert_eq!(queue.run_next(read_template, &mut upcoming).await, Ok(Some(millis(2))));
+    assert_eq!(reads(), 0, "the clock of the store may be ahead, and the run due by it");
+    fleet.fixture.clock.advance(millis(2));
+    queue.run_next(read_template, &mut upcoming).await.expect("works");
+    assert_eq!(reads(), 0);
+    assert_eq!(fleet.work().await, ["cron:s:20261121T054100Z"]);
 }
 
 #[tokio::test]
