@@ -119,10 +119,21 @@ impl Authenticator {
     /// # Errors
     /// Why the credential is refused.
     pub fn authenticate(&self, credential: Option<&[u8]>) -> Result<Caller, AuthError> {
+        self.find(|| bearer(credential.ok_or(AuthError::Missing)?).ok_or(AuthError::Scheme))
+    }
+
+    /// Authenticates a client of a protocol whose credential is the token alone.
+    ///
+    /// # Errors
+    /// Why the token is refused.
+    pub fn authenticate_token(&self, token: Option<&[u8]>) -> Result<Caller, AuthError> {
+        self.find(|| token.ok_or(AuthError::Missing))
+    }
+
+    fn find<'a>(&self, token: impl FnOnce() -> Result<&'a [u8], AuthError>) -> Result<Caller, AuthError> {
         let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(tokens) = tokens else { return Ok(Caller::unrestricted()) };
-        let token = bearer(credential.ok_or(AuthError::Missing)?).ok_or(AuthError::Scheme)?;
-        tokens.find(token).cloned().ok_or(AuthError::Unknown)
+        tokens.find(token()?).cloned().ok_or(AuthError::Unknown)
     }
 }
 

@@ -264,6 +264,14 @@ Examples:
   linger token new --name worker-1 --scope work,read --append tokens.toml
   TOKEN=$(linger token new --name ops --scope admin --append tokens.toml)";
 
+pub(super) const TOKEN_HASH: &str = "\
+For clients of lmstfy, which keep their tokens: the entry contains only a hash. Add it to the file that auth.tokens_file names, \
+and send the server SIGHUP. A prefix of a pool (default:) does not belong to the token.
+
+Examples:
+  linger token hash --name ops --scope admin --append tokens.toml < token
+  echo 01FVH... | linger token hash --name orders --scope work >> tokens.toml";
+
 pub(super) const EXPORT: &str = "\
 FILE must not exist. It appears only when it is complete, and only its owner may read it: it has everything that is stored, \
 also the receipts of reserved jobs, the headers of callbacks and the secrets of topics. Of the embedded engine it shows \

@@ -1,8 +1,9 @@
-//! `linger token`: makes a token for a client and the entry for the server's file of tokens; lists and removes entries.
+//! `linger token`: makes a token for a client and the entry for the server's file of tokens, or the entry of a token that a client
+//! has already; lists and removes entries.
 
 use std::{
     fs::{self, OpenOptions},
-    io::{ErrorKind, Write},
+    io::{self, ErrorKind, Read, Write},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -22,12 +23,18 @@ use crate::{
     job::TopicPattern,
 };
 
+/// Longer than any token that fits into a header.
+const MAX_TOKEN_BYTES: u64 = 16 * 1024;
+
 /// The commands of `linger token`.
 #[derive(Debug, Subcommand)]
 pub(super) enum TokenCommand {
     /// Make a token: prints its entry for the tokens file on stdout, and the token on stderr
     #[command(after_help = help::TOKEN_NEW)]
     New(NewTokenArgs),
+    /// Make the entry of a token that a client has from another server; reads the token from stdin
+    #[command(after_help = help::TOKEN_HASH)]
+    Hash(NewTokenArgs),
     /// List the tokens of a file by name, with what each allows
     #[command(alias = "ls")]
     List(ListTokensArgs),
@@ -36,7 +43,7 @@ pub(super) enum TokenCommand {
     Remove(RemoveTokenArgs),
 }
 
-/// Arguments of `linger token new`.
+/// Arguments of `linger token new` and of `linger token hash`.
 #[derive(Debug, Args)]
 pub(super) struct NewTokenArgs {
     /// Name of the client; shown in the log and in the histories of jobs [default without --append: unnamed]
@@ -81,6 +88,7 @@ fn parse_scope(text: &str) -> Result<Scope, String> {
 pub(super) fn run(command: &TokenCommand) -> ExitCode {
     match command {
         TokenCommand::New(arguments) => new(arguments),
+        TokenCommand::Hash(arguments) => hash(arguments),
         TokenCommand::List(ListTokensArgs { file, form }) => {
             let output = Output::new("token list", *form);
             let listed = list(&output, file);
@@ -118,6 +126,38 @@ fn new(arguments: &NewTokenArgs) -> ExitCode {
     }
     print_to_stderr(&format!("Its entry is in {}. Then send the server SIGHUP.\n", file.display()));
     print(&format!("{token}\n"))
+}
+
+/// Makes the entry of a token from stdin: as an argument, every user of the machine could read it.
+fn hash(arguments: &NewTokenArgs) -> ExitCode {
+    let name = arguments.name.as_deref().unwrap_or("unnamed");
+    let token = match read_line(&mut io::stdin().lock(), MAX_TOKEN_BYTES) {
+        Ok(token) if !token.is_empty() => token,
+        Ok(_) => return usage_error(&"stdin must have the token, in one line"),
+        Err(error) => return usage_error(&format!("stdin: {error}")),
+    };
+    let entry = auth::token_entry(name, &token, &arguments.scopes, &arguments.topics);
+    if auth::parse_tokens(&entry).is_err() {
+        return usage_error(&"--name must be 1 to 64 printable ASCII characters");
+    }
+    let Some(file) = &arguments.append else { return print(&entry) };
+    if let Err(problem) = append(file, name, &entry) {
+        print_error(&format_args!("{}: {problem}", file.display()));
+        return ExitCode::FAILURE;
+    }
+    print_to_stderr(&format!("Its entry is in {}. Then send the server SIGHUP.\n", file.display()));
+    ExitCode::SUCCESS
+}
+
+/// The only line, without its end.
+fn read_line(from: &mut impl io::Read, max: u64) -> io::Result<String> {
+    let mut text = String::new();
+    from.take(max).read_to_string(&mut text)?;
+    let line = text.trim_ascii();
+    if line.contains(|c: char| c.is_ascii_control()) {
+        return Err(io::Error::new(ErrorKind::InvalidData, "must have the token alone, in one line"));
+    }
+    Ok(line.to_owned())
 }
 
 /// Lists the tokens of a file, without their hashes.

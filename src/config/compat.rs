@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, time::Duration};
 
 use super::{
+    Config,
     reader::{self, HOUR, Reader},
-    server::ServerSettings,
     values,
 };
 use crate::job::{TopicFilter, TopicPattern};
@@ -38,18 +38,62 @@ impl OuqiangSettings {
         }
     }
 
-    /// Checks who could call a server with these settings.
-    pub(super) fn check_listening(&self, server: &ServerSettings, reader: &mut Reader<'_>) {
-        const KEY: &str = "compat.ouqiang.listen";
+    fn check_listening(&self, reader: &mut Reader<'_>) {
         let Some(listen) = self.listen else { return };
         if !listen.ip().is_loopback() && !self.allow_anonymous {
             let remedy = "is an address that others can reach, and these clients send no token: set \
                           compat.ouqiang.allow_anonymous = true if something else keeps strangers out";
-            reader.refuse(KEY, format!("{listen} {remedy}"));
+            reader.refuse(OUQIANG_LISTEN, format!("{listen} {remedy}"));
         }
-        if listen.port() != 0 && listen == server.listen {
-            reader.refuse(KEY, format!("{listen} is server.listen too; give one of them another port"));
+    }
+}
+
+/// Section `[compat.lmstfy]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LmstfySettings {
+    /// The address to listen on; port 0 picks a free one. `None` if the dialect is off.
+    pub listen: Option<SocketAddr>,
+    /// The longest wait of its consumes.
+    pub max_wait: Duration,
+}
+
+impl Default for LmstfySettings {
+    fn default() -> Self {
+        reader::read_defaults(Self::read)
+    }
+}
+
+impl LmstfySettings {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        Self {
+            listen: reader.optional_address("compat.lmstfy.listen"),
+            max_wait: reader.duration("compat.lmstfy.max_wait", Duration::ZERO, HOUR),
         }
+    }
+}
+
+const OUQIANG_LISTEN: &str = "compat.ouqiang.listen";
+const LMSTFY_LISTEN: &str = "compat.lmstfy.listen";
+
+/// Checks who could call the dialects of a server with these settings, and that each listener has an address of its own.
+pub(super) fn check_listening(config: &Config, reader: &mut Reader<'_>) {
+    config.ouqiang.check_listening(reader);
+    if let Some(listen) = config.lmstfy.listen
+        && !listen.ip().is_loopback()
+        && config.auth.tokens_file.is_none()
+        && !config.auth.allow_anonymous
+    {
+        let remedy = "is an address that others can reach, and every token is accepted: set auth.tokens_file, or \
+                      auth.allow_anonymous = true if something else keeps strangers out";
+        reader.refuse(LMSTFY_LISTEN, format!("{listen} {remedy}"));
+    }
+    let mut taken = vec![("server.listen", config.server.listen)];
+    for (key, listen) in [(OUQIANG_LISTEN, config.ouqiang.listen), (LMSTFY_LISTEN, config.lmstfy.listen)] {
+        let Some(listen) = listen.filter(|listen| listen.port() != 0) else { continue };
+        if let Some((other, _)) = taken.iter().find(|(_, address)| *address == listen) {
+            reader.refuse(key, format!("{listen} is {other} too; give one of them another port"));
+        }
+        taken.push((key, listen));
     }
 }
 

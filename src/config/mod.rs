@@ -30,7 +30,7 @@ mod values;
 mod variables;
 
 pub use callbacks::CallbackSettings;
-pub use compat::OuqiangSettings;
+pub use compat::{LmstfySettings, OuqiangSettings};
 pub use embedded::{Durability, EmbeddedSettings};
 pub use fault::{ConfigFault, ConfigFaults, FileFault};
 pub use layers::{DEFAULTS, Flag, Sources, USUAL_FILES, choose_file};
@@ -71,6 +71,8 @@ pub struct Config {
     pub traces: TraceSettings,
     /// The dashboard.
     pub ui: UiSettings,
+    /// The dialect of lmstfy.
+    pub lmstfy: LmstfySettings,
     /// The dialect of ouqiang/delay-queue.
     pub ouqiang: OuqiangSettings,
     /// The log.
@@ -161,6 +163,7 @@ fn read(reader: &mut Reader<'_>, purpose: Purpose) -> Config {
         callbacks,
         traces: TraceSettings::read(reader),
         ui: UiSettings::read(reader),
+        lmstfy: LmstfySettings::read(reader),
         ouqiang: OuqiangSettings::read(reader),
         log: LogSettings::read(reader),
     };
@@ -170,7 +173,7 @@ fn read(reader: &mut Reader<'_>, purpose: Purpose) -> Config {
     match purpose {
         Purpose::Serve => {
             check_listening(&config, reader);
-            config.ouqiang.check_listening(&config.server, reader);
+            compat::check_listening(&config, reader);
         }
         Purpose::Use => {}
     }

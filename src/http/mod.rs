@@ -37,6 +37,7 @@ mod fuzzing;
 mod handlers;
 mod json;
 mod json_body;
+pub mod lmstfy;
 mod native;
 pub mod ouqiang;
 mod routes;

@@ -37,6 +37,41 @@ pub(super) struct Running {
     engine: String,
 }
 
+/// The sockets for the clients of other servers, where their dialects are on.
+struct DialectSockets {
+    lmstfy: Option<BoundSocket>,
+    ouqiang: Option<BoundSocket>,
+}
+
+impl DialectSockets {
+    fn bind(config: &Config) -> Result<Self, StartError> {
+        let bind = |listen: Option<SocketAddr>| listen.map(BoundSocket::bind).transpose();
+        Ok(Self { lmstfy: bind(config.lmstfy.listen)?, ouqiang: bind(config.ouqiang.listen)? })
+    }
+
+    fn serve(
+        self,
+        config: &Config,
+        tasks: &BackgroundTasks,
+        listeners: &Listeners,
+        (queue, edge): (&Arc<Queue>, &Edge),
+    ) -> Result<(), StartError> {
+        if let Some(socket) = self.lmstfy {
+            let listener = socket.listen()?;
+            tracing::info!(address = %listener.local_addr()?, "listening for clients of lmstfy");
+            let protocol = http::lmstfy::protocol(queue, edge, &config.lmstfy);
+            listeners.serve(tasks, "lmstfy server", listener, protocol);
+        }
+        if let Some(socket) = self.ouqiang {
+            let listener = socket.listen()?;
+            tracing::info!(address = %listener.local_addr()?, "listening for clients of ouqiang/delay-queue");
+            let protocol = http::ouqiang::protocol(queue, edge, &config.ouqiang);
+            listeners.serve(tasks, "ouqiang server", listener, protocol);
+        }
+        Ok(())
+    }
+}
+
 impl Running {
     pub async fn start(
         config: &Config,
@@ -48,7 +83,7 @@ impl Running {
         // Bound before the store is opened, so that the store is not opened if the port is in use. It listens only
         // afterwards, so that no connection is accepted before it can be served.
         let socket = BoundSocket::bind(config.server.listen)?;
-        let ouqiang_socket = config.ouqiang.listen.map(BoundSocket::bind).transpose()?;
+        let dialects = DialectSockets::bind(config)?;
         let (events, engine) = (Arc::new(StoreEvents::default()), wiring::engine(config));
         let redis_tls = reload.redis_tls.clone();
         let store = wiring::open_store(config, clock.clone(), events.clone(), &metrics, redis_tls).await;
@@ -94,12 +129,7 @@ impl Running {
         }
         tasks.spawn(Stage::Serving, "reloading", |stop| reload.run(hangups, stop, certificate_metrics));
         listeners.serve(&tasks, "HTTP server", listener, http::protocol(&app));
-        if let Some(socket) = ouqiang_socket {
-            let listener = socket.listen()?;
-            tracing::info!(address = %listener.local_addr()?, "listening for clients of ouqiang/delay-queue");
-            let protocol = http::ouqiang::protocol(&queue, &edge, &config.ouqiang);
-            listeners.serve(&tasks, "ouqiang server", listener, protocol);
-        }
+        dialects.serve(config, &tasks, &listeners, (&queue, &edge))?;
         Ok(Self { tasks, queue, address, scheme: listeners.scheme(), engine })
     }
 

@@ -23,6 +23,7 @@ mod formats;
 mod harness;
 mod image;
 mod libraries;
+mod lmstfy;
 mod load;
 mod model;
 mod monitoring;

@@ -1,4 +1,4 @@
-//! Section `[compat.ouqiang]`: who may call.
+//! Sections `[compat.ouqiang]` and `[compat.lmstfy]`: who may call.
 
 use super::*;
 use crate::job::{Topic, TopicFilter};
@@ -33,6 +33,30 @@ fn the_port_of_the_native_api_is_taken() {
         "compat.ouqiang.listen: 127.0.0.1:9277 is server.listen too; give one of them another port";
     assert_eq!(found, [expected]);
     assert_eq!(faults("[server]\nlisten = '0'\n[compat.ouqiang]\nlisten = '0'", &[]), [""; 0]);
+}
+
+#[test]
+fn a_listener_for_lmstfy_needs_tokens_beyond_loopback() {
+    let found = load(Sources::default(), Purpose::Serve).expect("the defaults are valid").config.lmstfy;
+    assert_eq!((found.listen, found.max_wait), (None, Duration::from_secs(600)));
+    let listen = "[compat.lmstfy]\nlisten = '0.0.0.0:7777'\n";
+    let found = faults(listen, &[]);
+    let expected = "compat.lmstfy.listen: 0.0.0.0:7777 is an address that others can reach";
+    assert!(matches!(&found[..], [one] if one.starts_with(expected)), "{found:?}");
+    for accepted in ["[auth]\ntokens_file = 'tokens'\n", "[auth]\nallow_anonymous = true\n"] {
+        assert_eq!(faults(&format!("{accepted}{listen}"), &[]), [""; 0], "{accepted}");
+    }
+    assert_eq!(faults("[compat.lmstfy]\nlisten = '7777'", &[]), [""; 0]);
+}
+
+#[test]
+fn each_listener_has_an_address_of_its_own() {
+    let found = faults("[compat.lmstfy]\nlisten = '7777'\n[compat.ouqiang]\nlisten = '7777'", &[]);
+    let expected =
+        "compat.lmstfy.listen: 127.0.0.1:7777 is compat.ouqiang.listen too; give one of them another port";
+    assert_eq!(found, [expected]);
+    let found = faults("[compat.lmstfy]\nlisten = '9277'", &[]);
+    assert!(found[0].starts_with("compat.lmstfy.listen: 127.0.0.1:9277 is server.listen too"), "{found:?}");
 }
 
 #[test]

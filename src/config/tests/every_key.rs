@@ -85,6 +85,9 @@ endpoint = "http://collector-1.example:1028/v1/traces"
 enabled = false
 title = "title-1"
 hide_bodies = true
+[compat.lmstfy]
+listen = "127.0.0.1:1030"
+max_wait = "119s"
 [compat.ouqiang]
 listen = "127.0.0.1:1029"
 topics = ["topic-1", "topic-2-*"]
@@ -248,6 +251,7 @@ fn every_key_is_found_where_it_belongs() {
             endpoint: CallbackUrl::parse("http://collector-1.example:1028/v1/traces").ok(),
         },
         ui: UiSettings { enabled: false, title: "title-1".to_owned(), hide_bodies: true },
+        lmstfy: LmstfySettings { listen: "127.0.0.1:1030".parse().ok(), max_wait: secs(119) },
         ouqiang: OuqiangSettings {
             listen: "127.0.0.1:1029".parse().ok(),
             topics: TopicFilter::only(

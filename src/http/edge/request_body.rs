@@ -7,7 +7,7 @@ use std::{pin::pin, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
-    extract::Request,
+    extract::{FromRequestParts, Request},
     http::{HeaderMap, header, request::Parts},
 };
 use http_body::Body as _;
@@ -178,6 +178,17 @@ pub fn check_framing(headers: &HeaderMap) -> Result<(), Problem> {
         (None, _) => Ok(()),
         (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(()),
         (Some(_), _) => Err(Problem::transfer_coding()),
+    }
+}
+
+/// The whole body, whatever its type is said to be.
+pub struct WholeBody(pub Bytes);
+
+impl<S: Send + Sync> FromRequestParts<S> for WholeBody {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(Self(remove_body(parts).unwrap_or_default()))
     }
 }
 

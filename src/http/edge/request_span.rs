@@ -68,6 +68,10 @@ fn method_label(method: &Method) -> &'static str {
 #[derive(Debug, Clone, Copy)]
 pub struct PollWait(pub Duration);
 
+/// Marks a response that is no refusal, although its status is that of one: a dialect may answer so where nothing is there.
+#[derive(Debug, Clone, Copy)]
+pub struct NoProblem;
+
 /// The caller's name, for the log. Travels with a response.
 #[derive(Debug, Clone)]
 pub struct CallerName(pub Arc<str>);
@@ -129,7 +133,8 @@ impl RequestSpan {
     fn finish(&self, mut response: Response) -> Response {
         let status = response.status();
         let problem = response.extensions_mut().remove::<Problem>();
-        if problem.is_none() && !status.is_client_error() && !status.is_server_error() {
+        let is_answer = response.extensions().get::<NoProblem>().is_some();
+        if problem.is_none() && (is_answer || !status.is_client_error() && !status.is_server_error()) {
             tracing::debug!(status = status.as_u16(), "answered");
             return response;
         }

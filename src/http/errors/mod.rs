@@ -142,6 +142,12 @@ impl Problem {
         Self::new(StatusCode::FORBIDDEN, "host_refused", detail)
     }
 
+    /// A refusal in the words of another server, for its dialect. Ours are for our own API.
+    pub fn in_dialect(status: StatusCode, text: impl Into<Cow<'static, str>>) -> Self {
+        let is_too_large = status == StatusCode::PAYLOAD_TOO_LARGE;
+        Self::new(status, if is_too_large { "body_too_large" } else { "invalid_parameter" }, text)
+    }
+
     /// A missing credential. The challenge then has no error code (RFC 6750, 3.1).
     pub fn no_token() -> Self {
         Self::unauthorized("this call needs a token; send it as Authorization: Bearer TOKEN", "Bearer")

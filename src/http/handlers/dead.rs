@@ -15,7 +15,7 @@ use crate::{
         },
     },
     job::{JobId, Timestamp},
-    queue::DeadCursor,
+    queue::{DeadCursor, Requeue},
 };
 
 /// Small, because each job carries its body.
@@ -53,7 +53,7 @@ pub async fn requeue(
     body: OptionalJsonBody,
 ) -> HandlerResult {
     let limit = body.parse(&app, |body, _| requests::requeue_dead(body)).await?;
-    Ok(responses::requeued(app.queue.requeue_dead(&topic, limit, by.as_ref()).await?))
+    Ok(responses::requeued(app.queue.requeue_dead(&topic, Requeue::default(), limit, by.as_ref()).await?))
 }
 
 pub async fn delete(
@@ -62,6 +62,6 @@ pub async fn delete(
     TopicPath(topic): TopicPath,
     _: NoQuery,
 ) -> HandlerResult {
-    let deleted = app.queue.delete_dead(&topic, by.as_ref()).await?;
+    let deleted = app.queue.delete_dead(&topic, usize::MAX, by.as_ref()).await?;
     Ok(responses::count("deleted", deleted as u64))
 }

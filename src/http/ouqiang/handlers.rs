@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use axum::{
-    extract::{FromRequestParts, State},
-    http::request::Parts,
+    extract::State,
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
 
 use super::{
     requests::{self, Refusal},
@@ -18,7 +16,7 @@ use crate::{
     http::{
         access::{self, Authenticated, RequestActor},
         delivery_body::delivery_body,
-        edge::{PollWait, request_body},
+        edge::{PollWait, request_body::WholeBody},
         errors::Problem,
         json_body::run_parser,
     },
@@ -55,23 +53,12 @@ impl From<Error> for FailedCall {
     }
 }
 
-/// The whole body, whatever its type is said to be.
-pub struct Payload(Bytes);
-
-impl<S: Send + Sync> FromRequestParts<S> for Payload {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> std::result::Result<Self, Problem> {
-        Ok(Self(request_body::remove_body(parts).unwrap_or_default()))
-    }
-}
-
 /// `/push`.
 pub async fn push(
     State(app): State<OuqiangApp>,
     Authenticated(caller): Authenticated,
     RequestActor(by): RequestActor,
-    Payload(bytes): Payload,
+    WholeBody(bytes): WholeBody,
 ) -> HandlerResult {
     let (max_delay, now, len) = (app.queue.limits().max_delay, app.edge.clock.wall_now(), bytes.len());
     let push = run_parser(len, move || Ok(requests::push(&bytes, max_delay, now))).await??;
@@ -102,7 +89,7 @@ pub async fn pop(
     State(app): State<OuqiangApp>,
     Authenticated(caller): Authenticated,
     RequestActor(by): RequestActor,
-    Payload(bytes): Payload,
+    WholeBody(bytes): WholeBody,
 ) -> HandlerResult {
     let topics = requests::pop(&bytes)?;
     topics.iter().try_for_each(|topic| access::check_topic(&caller, topic))?;
@@ -128,7 +115,7 @@ pub async fn finish(
     State(app): State<OuqiangApp>,
     Authenticated(caller): Authenticated,
     RequestActor(by): RequestActor,
-    Payload(bytes): Payload,
+    WholeBody(bytes): WholeBody,
 ) -> HandlerResult {
     let Some(id) = requests::id(&bytes)? else { return Ok(responses::done()) };
     unless_gone(app.queue.finish_or_delete(&caller.topics, &id, by.as_ref()).await)?;
@@ -140,7 +127,7 @@ pub async fn delete(
     State(app): State<OuqiangApp>,
     Authenticated(caller): Authenticated,
     RequestActor(by): RequestActor,
-    Payload(bytes): Payload,
+    WholeBody(bytes): WholeBody,
 ) -> HandlerResult {
     let Some(id) = requests::id(&bytes)? else { return Ok(responses::done()) };
     unless_gone(app.queue.delete(&caller.topics, &id, by.as_ref()).await)?;
@@ -151,7 +138,7 @@ pub async fn delete(
 pub async fn get(
     State(app): State<OuqiangApp>,
     Authenticated(caller): Authenticated,
-    Payload(bytes): Payload,
+    WholeBody(bytes): WholeBody,
 ) -> HandlerResult {
     let Some(id) = requests::id(&bytes)? else { return Ok(responses::done()) };
     let found = unless_gone(app.queue.get(&caller.topics, &id).await)?;

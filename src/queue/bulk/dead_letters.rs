@@ -1,4 +1,4 @@
-//! The dead letters of a topic: pages with their bodies, requeueing and deleting the oldest.
+//! The dead letters of a topic: pages with their bodies, requeueing and deleting the oldest. Ready jobs are deleted in the same way.
 
 use futures_util::future::try_join_all;
 
@@ -44,8 +44,9 @@ pub struct ChangedDead {
     pub skipped: u64,
 }
 
-/// What to do with dead letters, and who asked for it.
-struct DeadChange<'a> {
+/// What to do with dead letters or ready jobs, and who asked for it.
+struct OldestChange<'a> {
+    state: State,
     change: JobChange,
     event: Event,
     by: Option<&'a Actor>,
@@ -77,7 +78,7 @@ impl Queue {
     /// The store's.
     pub async fn dead(&self, topic: &Topic, after: Option<&DeadCursor>, limit: usize) -> Result<DeadPage> {
         let _permit = self.read_permits.acquire().await?;
-        let (filter, mut page) = (dead_of(topic), DeadPage { jobs: Vec::new(), next: None });
+        let (filter, mut page) = (jobs_of(topic, State::Dead), DeadPage { jobs: Vec::new(), next: None });
         let mut bytes = 0;
         let (mut last, mut position) = (after.cloned(), after.map(behind));
         loop {
@@ -117,39 +118,56 @@ impl Queue {
     }
 
     /// Requeues up to `limit` of the dead letters that exist when it begins, oldest first. Those whose expiry has passed are
-    /// skipped.
+    /// skipped, unless they get another one.
     ///
     /// # Errors
     /// The store's; jobs requeued until then stay requeued.
-    pub async fn requeue_dead(&self, topic: &Topic, limit: usize, by: Option<&Actor>) -> Result<ChangedDead> {
-        let requeue =
-            DeadChange { change: JobChange::Requeue(Requeue::default()), event: Event::Requeued, by };
-        self.change_oldest_dead(topic, limit, &requeue).await
+    pub async fn requeue_dead(
+        &self,
+        topic: &Topic,
+        requeue: Requeue,
+        limit: usize,
+        by: Option<&Actor>,
+    ) -> Result<ChangedDead> {
+        let change = JobChange::Requeue(requeue);
+        let requeue = OldestChange { state: State::Dead, change, event: Event::Requeued, by };
+        self.change_oldest(topic, limit, &requeue).await
     }
 
-    /// Deletes the dead letters that exist when it begins, and returns how many.
+    /// Deletes up to `limit` of the dead letters that exist when it begins, oldest first, and returns how many.
     ///
     /// # Errors
     /// The store's; jobs deleted until then stay deleted.
-    pub async fn delete_dead(&self, topic: &Topic, by: Option<&Actor>) -> Result<usize> {
-        let delete = DeadChange { change: JobChange::Delete, event: Event::Deleted, by };
-        Ok(self.change_oldest_dead(topic, usize::MAX, &delete).await?.changed)
+    pub async fn delete_dead(&self, topic: &Topic, limit: usize, by: Option<&Actor>) -> Result<usize> {
+        let delete =
+            OldestChange { state: State::Dead, change: JobChange::Delete, event: Event::Deleted, by };
+        Ok(self.change_oldest(topic, limit, &delete).await?.changed)
     }
 
-    /// Changes up to `limit` dead letters, oldest first, and examines as many as there are when it begins. One that moves
+    /// Deletes the ready jobs that exist when it begins, and returns how many.
+    ///
+    /// # Errors
+    /// The store's; jobs deleted until then stay deleted.
+    pub async fn delete_ready(&self, topic: &Topic, by: Option<&Actor>) -> Result<usize> {
+        let delete =
+            OldestChange { state: State::Ready, change: JobChange::Delete, event: Event::Deleted, by };
+        Ok(self.change_oldest(topic, usize::MAX, &delete).await?.changed)
+    }
+
+    /// Changes up to `limit` jobs, oldest first, and examines as many as there are when it begins. One that moves
     /// meanwhile counts, so that none that dies later, perhaps again, is changed in its place.
-    async fn change_oldest_dead(
+    async fn change_oldest(
         &self,
         topic: &Topic,
         limit: usize,
-        change: &DeadChange<'_>,
+        change: &OldestChange<'_>,
     ) -> Result<ChangedDead> {
         let mut result = ChangedDead::default();
         let Some(stats) = self.store.topic(topic).await? else { return Ok(result) };
-        let (mut left, mut after) = (stats.dead, None);
+        let (mut left, mut after) = (stats.count(change.state), None);
         while left > 0 && result.changed < limit {
             let most = SLICE.min(usize::try_from(left).unwrap_or(SLICE)).min(limit - result.changed);
-            let slice = self.change_dead(topic, after.as_ref(), most, change).await?;
+            let slice = self.change_slice(topic, after.as_ref(), most, change).await?;
             left = left.saturating_sub(slice.examined);
             result.changed += slice.changed;
             result.skipped += slice.examined - slice.changed as u64;
@@ -161,15 +179,15 @@ impl Queue {
         Ok(result)
     }
 
-    /// Changes up to `most` dead letters after `after`.
-    async fn change_dead(
+    /// Changes up to `most` jobs after `after`.
+    async fn change_slice(
         &self,
         topic: &Topic,
         after: Option<&ListPosition>,
         most: usize,
-        change: &DeadChange<'_>,
+        change: &OldestChange<'_>,
     ) -> Result<Slice> {
-        let list = self.store.list(&dead_of(topic), Order::Ascending, after, most).await?;
+        let list = self.store.list(&jobs_of(topic, change.state), Order::Ascending, after, most).await?;
         let mut slice = Slice { examined: list.jobs.len() as u64, changed: 0, next: list.next };
         for part in parts_of(&list.jobs) {
             let seen = part.iter().map(|listed| SeenJob::new(&listed.job));
@@ -188,8 +206,8 @@ impl Queue {
     }
 }
 
-fn dead_of(topic: &Topic) -> JobFilter {
-    JobFilter { topic: Some(topic.clone()), ..JobFilter::all(State::Dead) }
+fn jobs_of(topic: &Topic, state: State) -> JobFilter {
+    JobFilter { topic: Some(topic.clone()), ..JobFilter::all(state) }
 }
 
 fn behind(cursor: &DeadCursor) -> ListPosition {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    job::{JobId, OperationId, State, Timestamp, Topic},
+    job::{Job, JobId, OperationId, State, Timestamp, Topic, TopicFilter},
     queue::{
         bulk::{BulkRequest, OperationView},
         error::Result,
@@ -62,6 +62,27 @@ impl Queue {
         let permits = if filter.is_scan() { &self.scan_permits } else { &*self.read_permits };
         let _permit = permits.acquire().await?;
         Ok(self.store.list(filter, order, after, limit).await?)
+    }
+
+    /// The first job of a topic in this state, with its body: the one that is, was or died due first. `None` if there is none, or if it
+    /// moves at this moment.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub async fn first(&self, topic: &Topic, state: State) -> Result<Option<Job>> {
+        let filter = JobFilter { topic: Some(topic.clone()), ..JobFilter::all(state) };
+        let page = self.list(&filter, Order::Ascending, None, 1).await?;
+        let Some(listed) = page.jobs.first() else { return Ok(None) };
+        let found = self.store.get(&TopicFilter::ALL, &listed.job.id).await?;
+        Ok(found.filter(|job| job.state() == state))
+    }
+
+    /// How many jobs of a topic are in this state.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn count(&self, topic: &Topic, state: State) -> Result<u64> {
+        Ok(self.store.topic(topic).await?.map_or(0, |stats| stats.count(state)))
     }
 
     /// Groups the newest dead letters of a topic by their reasons.

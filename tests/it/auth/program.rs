@@ -2,8 +2,10 @@
 
 use std::{
     fs,
+    io::Write,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    process::Stdio,
 };
 
 use linger::auth::{Scope, token_entry};
@@ -11,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::harness::{
     blocking_http::call_with,
-    process::{Server, refused, run, stderr, stdout},
+    process::{Server, linger, refused, run, stderr, stdout},
 };
 
 fn directory() -> tempfile::TempDir {
@@ -117,6 +119,35 @@ fn a_new_token_works_with_its_entry() {
         &["token", "new", "--scope", "add", "--topic", "*x"],
     ] {
         assert_eq!(run(words, directory.path()).status.code(), Some(2), "{words:?}");
+    }
+}
+
+#[test]
+fn a_token_from_another_server_works_with_its_entry() {
+    let directory = directory();
+    let hash = |token: &str, words: &[&str]| {
+        let mut command = linger(&["token", "hash"], directory.path());
+        let mut child =
+            command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = child.spawn().expect("linger starts");
+        child.stdin.take().expect("is piped").write_all(token.as_bytes()).expect("reads");
+        child.wait_with_output().expect("ends")
+    };
+    let path = directory.path().join("tokens.toml");
+    let made = hash("01FVHXTEST\n", &["--name", "old", "--scope", "read", "--append", "tokens.toml"]);
+    assert!(made.status.success() && stdout(&made).is_empty(), "{}", stderr(&made));
+    let other = hash("01FVHOTHER", &["--scope", "add", "--topic", "n:*"]);
+    assert!(stdout(&other).contains("topics = [\"n:*\"]") && !stdout(&other).contains("01FVHOTHER"));
+    let server = serve_with(&path, directory.path());
+    assert_eq!((status(&server, "01FVHXTEST"), status(&server, "01FVHOTHER")), (200, 401));
+    assert!(server.stop().success());
+    for (token, words) in [
+        ("", &["--scope", "add"][..]),
+        ("a\nb", &["--scope", "add"]),
+        ("a", &["--scope", "add", "--name", ""]),
+        ("a", &[]),
+    ] {
+        assert_eq!(hash(token, words).status.code(), Some(2), "{token:?} {words:?}");
     }
 }
 

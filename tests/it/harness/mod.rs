@@ -5,6 +5,7 @@ pub mod blocking_http;
 pub mod certificates;
 pub mod client;
 pub mod cluster;
+pub mod dialect;
 pub mod failing;
 pub mod faketime;
 pub mod jobs;

@@ -3,6 +3,7 @@
 use linger::{
     job::{NewJob, PausedOperations, Topic, TopicPause, TopicSettings},
     queue::{AddOutcome, Error, Limits, NewPause, Pop},
+    store::Requeue,
 };
 
 use super::{Fixture, NOW, accepted_ids, delivered_ids, new_job, pop};
@@ -126,8 +127,11 @@ async fn bulk_steps_go_through_all_slices() {
     accepted_ids(fixture.queue.pop(Pop { max: 200, ..pop(NOW) }).await.expect("answers"));
     fixture.clock.advance(seconds(60));
     fixture.queue.promote_due().await.expect("promotes");
-    assert_eq!(fixture.queue.requeue_dead(&name, 501, None).await.expect("requeues").changed, 501);
-    assert_eq!(fixture.queue.delete_dead(&name, None).await.expect("deletes"), 699);
+    let requeued = fixture.queue.requeue_dead(&name, Requeue::default(), 501, None).await;
+    assert_eq!(requeued.expect("requeues").changed, 501);
+    for (limit, deleted) in [(99, 99), (usize::MAX, 600)] {
+        assert_eq!(fixture.queue.delete_dead(&name, limit, None).await.expect("deletes"), deleted);
+    }
     assert_eq!(fixture.queue.purge(&name).await.expect("purges"), 501);
     assert_eq!(fixture.queue.topic(&name).await, Err(Error::TopicNotFound));
     fixture.close().await;

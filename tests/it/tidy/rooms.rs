@@ -169,6 +169,7 @@ const PARTS: &[Part] = &[
             ("json_body", &["app", "edge", "errors"]),
             ("wire", &["access", "edge", "errors", "json"]),
             ("delivery_body", &[]),
+            ("lmstfy", &["access", "delivery_body", "edge", "errors", "json_body"]),
             ("ouqiang", &["access", "delivery_body", "edge", "errors", "json_body"]),
             ("handlers", &["*"]),
             ("ui", &["accept", "app", "errors", "json", "unknown_path"]),
