@@ -127,9 +127,8 @@ fn a_token_from_another_server_works_with_its_entry() {
     let directory = directory();
     let hash = |token: &str, words: &[&str]| {
         let mut command = linger(&["token", "hash"], directory.path());
-        let mut child =
-            command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = child.spawn().expect("linger starts");
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("linger starts");
         child.stdin.take().expect("is piped").write_all(token.as_bytes()).expect("reads");
         child.wait_with_output().expect("ends")
     };
