@@ -266,11 +266,11 @@ Examples:
 
 pub(super) const TOKEN_HASH: &str = "\
 For clients of lmstfy, which keep their tokens: the entry contains only a hash. Add it to the file that auth.tokens_file names, \
-and send the server SIGHUP. A prefix of a pool (default:) does not belong to the token.
+and send the server SIGHUP. The prefix of a pool (default:) does not belong to the token.
 
 Examples:
   linger token hash --name ops --scope admin --append tokens.toml < token
-  echo 01FVH... | linger token hash --name orders --scope work >> tokens.toml";
+  linger token hash --name orders --scope work >> tokens.toml < token";
 
 pub(super) const EXPORT: &str = "\
 FILE must not exist. It appears only when it is complete, and only its owner may read it: it has everything that is stored, \

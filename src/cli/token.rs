@@ -34,7 +34,7 @@ pub(super) enum TokenCommand {
     New(NewTokenArgs),
     /// Make the entry of a token that a client has from another server; reads the token from stdin
     #[command(after_help = help::TOKEN_HASH)]
-    Hash(NewTokenArgs),
+    Hash(HashTokenArgs),
     /// List the tokens of a file by name, with what each allows
     #[command(alias = "ls")]
     List(ListTokensArgs),
@@ -43,7 +43,7 @@ pub(super) enum TokenCommand {
     Remove(RemoveTokenArgs),
 }
 
-/// Arguments of `linger token new` and of `linger token hash`.
+/// Arguments of `linger token new`.
 #[derive(Debug, Args)]
 pub(super) struct NewTokenArgs {
     /// Name of the client; shown in the log and in the histories of jobs [default without --append: unnamed]
@@ -56,6 +56,23 @@ pub(super) struct NewTokenArgs {
     #[arg(long = "topic", value_name = "TOPIC", value_parser = TopicPattern::parse)]
     topics: Vec<TopicPattern>,
     /// Append the entry to this file, which is made if it is missing, and print the token on stdout
+    #[arg(long, value_name = "FILE", requires = "name")]
+    append: Option<PathBuf>,
+}
+
+/// Arguments of `linger token hash`.
+#[derive(Debug, Args)]
+pub(super) struct HashTokenArgs {
+    /// Name of the client; shown in the log and in the histories of jobs [default without --append: unnamed]
+    #[arg(long)]
+    name: Option<String>,
+    /// What it allows: add, work, read, admin (which allows the other three too); may be repeated
+    #[arg(long = "scope", required = true, value_name = "SCOPE", value_delimiter = ',', value_parser = parse_scope)]
+    scopes: Vec<Scope>,
+    /// For which topics: a name, or a prefix followed by *; may be repeated [default: all]
+    #[arg(long = "topic", value_name = "TOPIC", value_parser = TopicPattern::parse)]
+    topics: Vec<TopicPattern>,
+    /// Append the entry to this file, which is made if it is missing
     #[arg(long, value_name = "FILE", requires = "name")]
     append: Option<PathBuf>,
 }
@@ -109,10 +126,10 @@ pub(super) fn run(command: &TokenCommand) -> ExitCode {
 fn new(arguments: &NewTokenArgs) -> ExitCode {
     let name = arguments.name.as_deref().unwrap_or("unnamed");
     let token = auth::generate_token();
-    let entry = auth::token_entry(name, &token, &arguments.scopes, &arguments.topics);
-    if auth::parse_tokens(&entry).is_err() {
-        return usage_error(&"--name must be 1 to 64 printable ASCII characters");
-    }
+    let entry = match entry(name, &token, &arguments.scopes, &arguments.topics) {
+        Ok(entry) => entry,
+        Err(problem) => return usage_error(&problem),
+    };
     let Some(file) = &arguments.append else {
         print_to_stderr(&format!(
             "The token, for the client. It is shown once and stored nowhere:\n\n    {token}\n\n\
@@ -129,17 +146,16 @@ fn new(arguments: &NewTokenArgs) -> ExitCode {
 }
 
 /// Makes the entry of a token from stdin: as an argument, every user of the machine could read it.
-fn hash(arguments: &NewTokenArgs) -> ExitCode {
-    let name = arguments.name.as_deref().unwrap_or("unnamed");
-    let token = match read_line(&mut io::stdin().lock(), MAX_TOKEN_BYTES) {
-        Ok(token) if !token.is_empty() => token,
-        Ok(_) => return usage_error(&"stdin must have the token, in one line"),
-        Err(error) => return usage_error(&format!("stdin: {error}")),
+fn hash(arguments: &HashTokenArgs) -> ExitCode {
+    let (name, token) = (arguments.name.as_deref().unwrap_or("unnamed"), read_token(&mut io::stdin().lock()));
+    let token = match token {
+        Ok(token) => token,
+        Err(problem) => return usage_error(&format!("stdin {problem}")),
     };
-    let entry = auth::token_entry(name, &token, &arguments.scopes, &arguments.topics);
-    if auth::parse_tokens(&entry).is_err() {
-        return usage_error(&"--name must be 1 to 64 printable ASCII characters");
-    }
+    let entry = match entry(name, &token, &arguments.scopes, &arguments.topics) {
+        Ok(entry) => entry,
+        Err(problem) => return usage_error(&problem),
+    };
     let Some(file) = &arguments.append else { return print(&entry) };
     if let Err(problem) = append(file, name, &entry) {
         print_error(&format_args!("{}: {problem}", file.display()));
@@ -149,15 +165,29 @@ fn hash(arguments: &NewTokenArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The only line, without its end.
-fn read_line(from: &mut impl io::Read, max: u64) -> io::Result<String> {
+/// The token in the only line. The error ends a sentence.
+fn read_token(from: &mut impl io::Read) -> Result<String, String> {
     let mut text = String::new();
-    from.take(max).read_to_string(&mut text)?;
-    let line = text.trim_ascii();
-    if line.contains(|c: char| c.is_ascii_control()) {
-        return Err(io::Error::new(ErrorKind::InvalidData, "must have the token alone, in one line"));
+    let read = from.take(MAX_TOKEN_BYTES + 1).read_to_string(&mut text);
+    read.map_err(|error| format!("cannot be read: {error}"))?;
+    let token = text.trim_ascii();
+    if text.len() as u64 > MAX_TOKEN_BYTES {
+        return Err(format!("is longer than a token may be, {MAX_TOKEN_BYTES} bytes"));
     }
-    Ok(line.to_owned())
+    if token.is_empty() || token.contains(|c: char| c.is_ascii_control()) {
+        return Err("must have the token alone, in one line".to_owned());
+    }
+    if token.contains(':') {
+        return Err("must have the token without the prefix of a pool, such as default:".to_owned());
+    }
+    Ok(token.to_owned())
+}
+
+/// The entry of a token, or what is wrong with the name.
+fn entry(name: &str, token: &str, scopes: &[Scope], topics: &[TopicPattern]) -> Result<String, &'static str> {
+    let entry = auth::token_entry(name, token, scopes, topics);
+    let is_valid = auth::parse_tokens(&entry).is_ok();
+    is_valid.then_some(entry).ok_or("--name must be 1 to 64 printable ASCII characters")
 }
 
 /// Lists the tokens of a file, without their hashes.

@@ -78,14 +78,8 @@ const LMSTFY_LISTEN: &str = "compat.lmstfy.listen";
 /// Checks who could call the dialects of a server with these settings, and that each listener has an address of its own.
 pub(super) fn check_listening(config: &Config, reader: &mut Reader<'_>) {
     config.ouqiang.check_listening(reader);
-    if let Some(listen) = config.lmstfy.listen
-        && !listen.ip().is_loopback()
-        && config.auth.tokens_file.is_none()
-        && !config.auth.allow_anonymous
-    {
-        let remedy = "is an address that others can reach, and every token is accepted: set auth.tokens_file, or \
-                      auth.allow_anonymous = true if something else keeps strangers out";
-        reader.refuse(LMSTFY_LISTEN, format!("{listen} {remedy}"));
+    if let Some(listen) = config.lmstfy.listen {
+        super::check_tokens(config, (LMSTFY_LISTEN, listen), reader);
     }
     let mut taken = vec![("server.listen", config.server.listen)];
     for (key, listen) in [(OUQIANG_LISTEN, config.ouqiang.listen), (LMSTFY_LISTEN, config.lmstfy.listen)] {

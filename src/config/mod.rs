@@ -29,6 +29,8 @@ mod ui;
 mod values;
 mod variables;
 
+use std::net::SocketAddr;
+
 pub use callbacks::CallbackSettings;
 pub use compat::{LmstfySettings, OuqiangSettings};
 pub use embedded::{Durability, EmbeddedSettings};
@@ -187,16 +189,18 @@ fn must_check_host(Config { server, auth, .. }: &Config) -> bool {
 
 /// Checks who could call a server with these settings.
 fn check_listening(config: &Config, reader: &mut Reader<'_>) {
-    match (&config.auth.tokens_file, config.auth.allow_anonymous) {
-        (Some(_), true) => {
-            reader.refuse("auth.allow_anonymous", "and auth.tokens_file are both set; leave one of them out");
-        }
-        (None, false) if !config.server.listen.ip().is_loopback() => {
-            let remedy = "is an address that others can reach, and no token is required: set \
-                          auth.tokens_file, or auth.allow_anonymous = true if something else keeps strangers out";
-            reader.refuse("server.listen", format!("{} {remedy}", config.server.listen));
-        }
-        (Some(_), false) | (None, _) => {}
+    if config.auth.tokens_file.is_some() && config.auth.allow_anonymous {
+        reader.refuse("auth.allow_anonymous", "and auth.tokens_file are both set; leave one of them out");
+    }
+    check_tokens(config, ("server.listen", config.server.listen), reader);
+}
+
+/// Refuses an address that others can reach where no token is required, unless the operator allows that.
+fn check_tokens(config: &Config, (key, listen): (&str, SocketAddr), reader: &mut Reader<'_>) {
+    if config.auth.tokens_file.is_none() && !config.auth.allow_anonymous && !listen.ip().is_loopback() {
+        let remedy = "is an address that others can reach, and no token is required: set \
+                      auth.tokens_file, or auth.allow_anonymous = true if something else keeps strangers out";
+        reader.refuse(key, format!("{listen} {remedy}"));
     }
 }
 

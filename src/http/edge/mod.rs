@@ -28,7 +28,7 @@ pub use self::{
     dialect::Dialect,
     middleware::Middleware,
     options::{HttpOptions, MAX_SMALL_REQUEST_BYTES, MIN_BODY_RATE},
-    request_span::{NoProblem, PollWait, too_many_connections},
+    request_span::{NotARefusal, PollWait, too_many_connections},
     route::{RequiredScope, RouteKind, RouteSpec},
     state::Edge,
 };

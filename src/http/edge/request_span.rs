@@ -68,9 +68,9 @@ fn method_label(method: &Method) -> &'static str {
 #[derive(Debug, Clone, Copy)]
 pub struct PollWait(pub Duration);
 
-/// Marks a response that is no refusal, although its status is that of one: a dialect may answer so where nothing is there.
+/// Marks a response that refuses nothing, although its status is an error's. In a dialect, 404 may mean that no job is ready.
 #[derive(Debug, Clone, Copy)]
-pub struct NoProblem;
+pub struct NotARefusal;
 
 /// The caller's name, for the log. Travels with a response.
 #[derive(Debug, Clone)]
@@ -133,7 +133,7 @@ impl RequestSpan {
     fn finish(&self, mut response: Response) -> Response {
         let status = response.status();
         let problem = response.extensions_mut().remove::<Problem>();
-        let is_answer = response.extensions().get::<NoProblem>().is_some();
+        let is_answer = response.extensions().get::<NotARefusal>().is_some();
         if problem.is_none() && (is_answer || !status.is_client_error() && !status.is_server_error()) {
             tracing::debug!(status = status.as_u16(), "answered");
             return response;

@@ -6,8 +6,9 @@ use axum::{
 };
 
 use super::{
+    bulk,
     queue_path::{QueuePath, Token},
-    requests, responses,
+    responses,
 };
 use crate::{
     auth::{AuthError, Authenticator, Caller},
@@ -36,8 +37,8 @@ impl Dialect for Lmstfy {
         path.check(request.method(), request.uri())?;
         let token = Token::in_request(request.headers(), request.uri())?;
         request.headers_mut().remove("x-token");
-        // That server asks for no token to tell a size. Where there are tokens, this one does.
-        let is_needed = !request.uri().path().ends_with("/size");
+        // lmstfy asks for no token to tell a size. Where there are tokens, this server does.
+        let is_needed = !path.is_size();
         let caller = match authenticator.authenticate_token(token.as_bytes()) {
             Ok(_) if is_needed && token.as_bytes().is_none() => return Err(Problem::no_token()),
             Ok(caller) => caller,
@@ -56,20 +57,22 @@ impl Dialect for Lmstfy {
     }
 
     fn render(&self, problem: &Problem, _: &str) -> Response<Vec<u8>> {
-        let (status, text) = match problem.status() {
-            StatusCode::UNAUTHORIZED if problem.detail() == Problem::no_token().detail() => {
-                (StatusCode::UNAUTHORIZED, "token not found")
+        let (status, text) = match problem.code() {
+            "unauthorized" if problem.detail() == Problem::no_token().detail() => {
+                (problem.status(), "token not found")
             }
-            StatusCode::UNAUTHORIZED => (StatusCode::UNAUTHORIZED, "invalid token"),
-            StatusCode::PAYLOAD_TOO_LARGE if problem.detail() != requests::JOB_TOO_LARGE => {
-                (StatusCode::PAYLOAD_TOO_LARGE, "body too large")
+            "unauthorized" => (problem.status(), "invalid token"),
+            "body_too_large" if problem.detail() != bulk::JOB_TOO_LARGE => {
+                (problem.status(), "body too large")
             }
-            StatusCode::REQUEST_TIMEOUT => (StatusCode::BAD_REQUEST, responses::UNREADABLE_BODY),
-            _ if problem.detail() == Problem::BROKEN_BODY => {
+            "request_timeout" => (StatusCode::BAD_REQUEST, responses::UNREADABLE_BODY),
+            "malformed_request" if problem.detail() == Problem::BROKEN_BODY => {
                 (StatusCode::BAD_REQUEST, responses::UNREADABLE_BODY)
             }
-            status if status.is_server_error() => (status, "internal error"),
-            status => (status, problem.detail()),
+            "internal" | "not_durable" | "store_unavailable" | "store_replaced" | "store_full" => {
+                (problem.status(), "internal error")
+            }
+            _ => (problem.status(), problem.detail()),
         };
         let mut response = Response::new(responses::error_bytes(text));
         *response.status_mut() = status;

@@ -9,6 +9,7 @@ use axum::{
 };
 
 use super::{
+    bulk,
     queue_path::QueuePath,
     requests::{self, Parameters, Publish},
     responses::{self, JobAnswer},
@@ -43,10 +44,16 @@ pub async fn publish(
     requests::check_size(&payload, app.queue.limits().max_body)?;
     requests::refuse_attributes(&headers)?;
     let (topic, len) = (path.topic()?, payload.len());
-    let scope = only(&topic);
+    let (scope, old) = (only(&topic), path.job());
+    // Before the new job is added: a client that is refused tries again.
+    if let Some(old) = &old
+        && unless_gone(app.queue.get(&scope, old).await)?.is_some_and(|old| old.spec.require_receipt)
+    {
+        return Err(Error::ReceiptRequired.into());
+    }
     let job = run_parser(len, move || Ok(publish.job(&topic, &payload, now))).await?;
     let added = app.queue.add(&scope, job, by.as_ref()).await?;
-    if let Some(old) = path.job() {
+    if let Some(old) = old {
         unless_gone(app.queue.finish_or_delete(&scope, &old, by.as_ref()).await)?;
     }
     Ok(responses::published(added.id()))
@@ -66,7 +73,7 @@ pub async fn publish_bulk(
     let (topic, len, max_body) = (path.topic()?, body.len(), limits.max_body);
     let scope = only(&topic);
     let parse = move || {
-        let payloads = requests::payloads(&body, max_body)?;
+        let payloads = bulk::payloads(&body, max_body)?;
         Ok(payloads.iter().map(|payload| publish.job(&topic, payload, now)).collect::<Vec<NewJob>>())
     };
     let jobs = run_parser(len, parse).await?;
@@ -182,7 +189,7 @@ pub async fn respawn(
     path: QueuePath,
     query: Parameters,
 ) -> HandlerResult {
-    let (limit, requeue) = requests::respawn(&query)?;
+    let (limit, requeue) = requests::respawn(&query, app.edge.clock.wall_now())?;
     let changed = app.queue.requeue_dead(&path.topic()?, requeue, limit, by.as_ref()).await?;
     Ok(responses::respawned(changed.changed))
 }
@@ -198,7 +205,7 @@ pub async fn delete_dead(
     Ok(responses::done())
 }
 
-/// The jobs of one topic: that server finds a job only in its queue.
+/// The jobs of one topic: lmstfy finds a job only in its queue.
 fn only(topic: &Topic) -> TopicFilter {
     TopicFilter::only(vec![TopicPattern::Exact(topic.clone())])
 }

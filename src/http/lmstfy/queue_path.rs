@@ -13,7 +13,7 @@ use crate::{
     job::{JobId, Topic},
 };
 
-/// Longest name of a namespace or a queue in that server. Together they are a topic here, which may be shorter.
+/// Longest name of a namespace or a queue in lmstfy. Together they are a topic here, which may be shorter.
 const MAX_NAME: usize = 255;
 const TOO_LONG: &str = "namespace or queue name too long";
 const BAD_NAMESPACE: &str = "namespace name contains forbidden characters";
@@ -26,6 +26,7 @@ pub struct QueuePath {
     /// The only queue, or several with commas between them where the call consumes.
     pub queue: String,
     job: Option<String>,
+    is_size: bool,
 }
 
 impl QueuePath {
@@ -34,14 +35,15 @@ impl QueuePath {
         let decode = |segment: &str| percent_decode_str(segment).decode_utf8_lossy().into_owned();
         let mut segments = uri.path().split('/').skip(2);
         let [namespace, queue] = [(); 2].map(|()| segments.next().map(decode).unwrap_or_default());
-        let is_job = segments.next() == Some("job");
-        Self { namespace, queue, job: segments.next().filter(|_| is_job).map(decode) }
+        let rest: Vec<&str> = segments.collect();
+        let job = if let ["job", job] = rest[..] { Some(decode(job)) } else { None };
+        Self { namespace, queue, job, is_size: matches!(rest[..], ["size"] | ["deadletter", "size"]) }
     }
 
     /// Checks the names. Only a consume may name several queues, and queues that begin with `_`.
     ///
     /// # Errors
-    /// The first fault, in that server's words.
+    /// The first fault, in lmstfy's words.
     pub fn check(&self, method: &Method, uri: &Uri) -> Result<(), Problem> {
         let is_consume = *method == Method::GET && uri.path().split('/').count() == 4;
         let is_name = |name: &str, extra: &[u8]| {
@@ -84,6 +86,11 @@ impl QueuePath {
         topic_of(&self.namespace, &self.queue)
     }
 
+    /// Whether it asks for the size of a queue or of its dead letters.
+    pub fn is_size(&self) -> bool {
+        self.is_size
+    }
+
     /// The job that it names; `None` if no job can have that name.
     pub fn job(&self) -> Option<JobId> {
         names::id_of(self.job.as_ref()?.as_bytes()).ok()
@@ -113,7 +120,7 @@ pub fn queue_of(topic: &Topic) -> (&str, &str) {
 pub struct Token(String);
 
 impl Token {
-    /// The only pool that every server has.
+    /// The only pool that every server of lmstfy has.
     const POOL: &str = "default";
 
     /// # Errors
@@ -163,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_refused_in_the_order_of_that_server() {
+    fn names_are_refused_in_the_order_of_lmstfy() {
         let long = "x".repeat(256);
         for (method, path, refusal) in [
             (Method::PUT, format!("/api/%20/{long}"), TOO_LONG),

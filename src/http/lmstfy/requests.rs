@@ -1,4 +1,4 @@
-//! The parameters and bodies of the dialect's calls. A refusal is that server's text, or one of ours where it has no limit.
+//! The parameters and bodies of the dialect's calls. A refusal is lmstfy's text, or one of ours where it has no limit.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -7,7 +7,6 @@ use axum::{
     http::{HeaderMap, StatusCode, Uri, request::Parts},
 };
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use ulid::Ulid;
 
 use crate::{
@@ -17,25 +16,20 @@ use crate::{
     queue::Requeue,
 };
 
-/// What is said of a job of a bulk that is too large.
-pub const JOB_TOO_LARGE: &str = "job too large";
+pub type Parsed<T> = Result<T, Problem>;
 
-type Parsed<T> = Result<T, Problem>;
-
-/// A refusal in that server's words, or in ours where it has no limit.
-fn refuse(text: impl Into<Cow<'static, str>>) -> Problem {
+/// A refusal in lmstfy's words, or in ours where it has no limit.
+pub fn refuse(text: impl Into<Cow<'static, str>>) -> Problem {
     Problem::in_dialect(StatusCode::BAD_REQUEST, text)
 }
 
-fn too_large(text: &'static str) -> Problem {
+pub fn too_large(text: &'static str) -> Problem {
     Problem::in_dialect(StatusCode::PAYLOAD_TOO_LARGE, text)
 }
 
-/// Most jobs of one publish.
-const MAX_BULK: usize = 64;
 /// Most jobs of one consume.
 const MAX_COUNT: u64 = 100;
-/// What counts where a request has no such parameter: that server's configuration as it is delivered.
+/// What counts where a request has no such parameter: lmstfy's configuration as it is delivered.
 const DEFAULT_TTL_S: u64 = 86_400;
 const DEFAULT_TRIES: u64 = 1;
 const DEFAULT_TTR_S: u64 = 120;
@@ -145,7 +139,7 @@ impl Publish {
         }
     }
 
-    /// A ULID whose last four bytes are the delay in seconds, the lowest byte first: that server's clients may read it.
+    /// A ULID whose last four bytes are the delay in seconds, the lowest byte first: its clients may read it.
     fn new_id(&self, now: Timestamp) -> JobId {
         let millis = u64::try_from(now.as_millis()).unwrap_or(0);
         let random = u128::from(rand::random::<u64>()) << 32 | u128::from(self.delay_s.swap_bytes());
@@ -172,23 +166,6 @@ pub fn refuse_attributes(headers: &HeaderMap) -> Parsed<()> {
         return Err(refuse("job attributes are not supported"));
     }
     Ok(())
-}
-
-/// The payloads of a bulk publish: the values of an array, as they are written. No job may be longer than `max_body`.
-pub fn payloads(body: &Bytes, max_body: usize) -> Parsed<Vec<Bytes>> {
-    let values: Option<Vec<&RawValue>> =
-        serde_json::from_slice(body).map_err(|_| refuse("request body should be an array of objects"))?;
-    let values = values.unwrap_or_default();
-    if values.is_empty() {
-        return Err(refuse("no jobs"));
-    }
-    if values.len() > MAX_BULK {
-        return Err(refuse("too many jobs"));
-    }
-    if values.iter().any(|value| value.get().len() > max_body) {
-        return Err(too_large(JOB_TOO_LARGE));
-    }
-    Ok(values.iter().map(|value| body.slice_ref(value.get().as_bytes())).collect())
 }
 
 /// What a consume asks for.
@@ -218,13 +195,14 @@ pub fn no_queue() -> Problem {
 }
 
 /// How many dead letters are respawned, and how.
-pub fn respawn(query: &Parameters) -> Parsed<(usize, Requeue)> {
+pub fn respawn(query: &Parameters, now: Timestamp) -> Parsed<(usize, Requeue)> {
     let limit = limit(query)?;
     let ttl_s = query.signed("ttl", DEFAULT_TTL_S.cast_signed(), 0).ok_or_else(|| refuse("invalid ttl"))?;
-    let after = Delay::new(Duration::from_secs(ttl_s)).unwrap_or(Delay::LONGEST);
+    let ttl = Duration::from_secs(ttl_s);
+    let expire = Delay::new(ttl).map_or_else(|_| Expire::At(now.after(ttl)), Expire::After);
     let expiry = match ttl_s {
         0 => ExpiryChange::Clear,
-        _ => ExpiryChange::Set(Expire::After(after), Some(OnExpiry::Delete)),
+        _ => ExpiryChange::Set(expire, Some(OnExpiry::Delete)),
     };
     Ok((limit, Requeue { expiry, ..Requeue::default() }))
 }
@@ -270,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_publish_has_the_defaults_of_that_server() {
+    fn a_publish_has_the_defaults_of_lmstfy() {
         let parsed = publish("other=1").expect("is valid");
         assert_eq!(
             (parsed.due, parsed.expire, parsed.tries),
@@ -288,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_refused_in_the_order_of_that_server() {
+    fn parameters_are_refused_in_the_order_of_lmstfy() {
         for (text, refusal) in [
             ("delay=-1&ttl=x", "invalid delay"),
             ("delay=+1", "invalid delay"),
@@ -314,13 +292,13 @@ mod tests {
             assert_eq!(refused(consume(&query(text))), Err(refusal.to_owned()), "{text}");
         }
         for text in ["limit=0", "limit=-1", "limit=x&ttl=-1", "limit="] {
-            assert_eq!(refused(respawn(&query(text))), Err("invalid limit".to_owned()), "{text}");
+            assert_eq!(refused(respawn(&query(text), now())), Err("invalid limit".to_owned()), "{text}");
         }
-        assert_eq!(refused(respawn(&query("limit=%2B2&ttl=-1"))), Err("invalid ttl".to_owned()));
+        assert_eq!(refused(respawn(&query("limit=%2B2&ttl=-1"), now())), Err("invalid ttl".to_owned()));
     }
 
     #[test]
-    fn a_consume_has_the_defaults_of_that_server() {
+    fn a_consume_has_the_defaults_of_lmstfy() {
         let ttr = |seconds| Ttr::new(Duration::from_secs(seconds)).expect("is a TTR");
         let parsed = consume(&query("")).expect("is valid");
         assert_eq!(parsed, Consume { ttr: ttr(120), wait: Duration::ZERO, count: 1 });
@@ -338,31 +316,6 @@ mod tests {
         assert_eq!(ulid.to_bytes()[12..], [2, 1, 0, 0]);
         let versioned = id(Publish { has_version: true, ..publish("").expect("is valid") });
         assert_eq!((versioned.len(), &versioned[..1]), (27, "1"));
-    }
-
-    #[test]
-    fn a_bulk_is_an_array_of_values_as_they_are_written() {
-        let parsed = |text: &'static str| {
-            let payloads = payloads(&Bytes::from_static(text.as_bytes()), 10);
-            refused(payloads)
-        };
-        assert_eq!(
-            parsed(r#" [ {"a" : 1}, "x" ,null ] "#),
-            Ok(vec![r#"{"a" : 1}"#.into(), r#""x""#.into(), "null".into()])
-        );
-        for (text, refusal) in [
-            ("", "request body should be an array of objects"),
-            (r#"{"a":1}"#, "request body should be an array of objects"),
-            ("[1", "request body should be an array of objects"),
-            ("[]", "no jobs"),
-            ("null", "no jobs"),
-            (r#"["0123456789"]"#, "job too large"),
-        ] {
-            assert_eq!(parsed(text), Err(refusal.to_owned()), "{text}");
-        }
-        let many = |count| Bytes::from(format!("[{}]", vec!["1"; count].join(",")));
-        assert_eq!(refused(payloads(&many(64), 1)).map(|all| all.len()), Ok(64));
-        assert_eq!(refused(payloads(&many(65), 1)), Err("too many jobs".to_owned()));
     }
 
     #[test]

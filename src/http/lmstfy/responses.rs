@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::queue_path::queue_of;
 use crate::{
     compat::{encoding, names},
-    http::edge::NoProblem,
+    http::edge::NotARefusal,
     job::{Job, JobId, Timestamp, Topic},
 };
 
@@ -62,7 +62,7 @@ impl<'a> JobAnswer<'a> {
         }
     }
 
-    /// A job that was asked for by its id. That server does not read how many tries it has.
+    /// A job that was asked for by its id. lmstfy does not read how many tries it has.
     pub fn found(job: &'a Job, now: Timestamp) -> Self {
         Self { remain_tries: 0, ..Self::peeked(job, now) }
     }
@@ -160,7 +160,7 @@ pub fn nothing(text: &str) -> Response {
 /// Not a refusal: the call has done what it was asked.
 fn not_found(body: Vec<u8>) -> Response {
     let mut response = respond(StatusCode::NOT_FOUND, body);
-    response.extensions_mut().insert(NoProblem);
+    response.extensions_mut().insert(NotARefusal);
     response
 }
 

@@ -64,8 +64,8 @@ impl Queue {
         Ok(self.store.list(filter, order, after, limit).await?)
     }
 
-    /// The first job of a topic in this state, with its body: the one that is, was or died due first. `None` if there is none, or if it
-    /// moves at this moment.
+    /// The first job of a topic in this state, with its body: in order of the due time, or of death for dead letters. `None` if there
+    /// is none, or if it moves at this moment.
     ///
     /// # Errors
     /// As [`list`](Self::list).

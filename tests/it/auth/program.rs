@@ -143,6 +143,8 @@ fn a_token_from_another_server_works_with_its_entry() {
     for (token, words) in [
         ("", &["--scope", "add"][..]),
         ("a\nb", &["--scope", "add"]),
+        ("default:a", &["--scope", "add"]),
+        (&"a".repeat(20_000), &["--scope", "add"]),
         ("a", &["--scope", "add", "--name", ""]),
         ("a", &[]),
     ] {

@@ -36,11 +36,13 @@ fn a_job_is_published_consumed_and_acknowledged(engine: Engine) {
     );
 
     let consumed = site.expect(200, "GET", "orders/close?ttr=30", "");
-    let elapsed = serde_json::from_str::<Value>(&consumed).expect("is JSON")["elapsed_ms"].clone();
+    let parsed: Value = serde_json::from_str(&consumed).expect("is JSON");
+    let (elapsed, ttl) = (&parsed["elapsed_ms"], &parsed["ttl"]);
+    assert!(ttl.as_u64().is_some_and(|ttl| (86_000..=86_400).contains(&ttl)), "{consumed}");
     assert_eq!(
         consumed,
         format!(
-            r#"{{"attributes":null,"data":"aGVsbG8=","elapsed_ms":{elapsed},"job_id":"{id}","msg":"new job","namespace":"orders","queue":"close","remain_tries":2,"ttl":86400}}"#
+            r#"{{"attributes":null,"data":"aGVsbG8=","elapsed_ms":{elapsed},"job_id":"{id}","msg":"new job","namespace":"orders","queue":"close","remain_tries":2,"ttl":{ttl}}}"#
         )
     );
     let native = site.server.job(&id);
@@ -65,10 +67,13 @@ fn a_payload_comes_back_byte_for_byte(engine: Engine) {
 
 fn a_delayed_job_is_consumed_when_it_is_due(engine: Engine) {
     let site = Site::new(engine);
-    let id = site.publish("n/q?delay=1", "x");
+    let id = site.publish("n/q?delay=3600", "x");
     assert_eq!(site.expect(404, "GET", "n/q", ""), NO_JOB);
+    site.native("PATCH", &format!("/jobs/{id}"), r#"{"delay":"0s"}"#, 200);
     assert_eq!(site.consume("n/q?timeout=60")["job_id"], id);
-    // Longer than any delay of the native API, and longer than that server's TTL.
+    let id = site.publish("n/soon?delay=1", "x");
+    assert_eq!(site.consume("n/soon?timeout=60")["job_id"], id);
+    // Longer than any delay of the native API.
     let id = site.publish("n/q?delay=4294967295&ttl=0", "x");
     let job = site.server.job(&id);
     assert!(job["due_at"].as_str().is_some_and(|due| due.starts_with("216")), "{job}");
@@ -113,6 +118,11 @@ fn a_job_is_republished_under_another_id(engine: Engine) {
     site.publish(&format!("n/q/job/{other}"), "x");
     site.expect(400, "PUT", &format!("n/other/job/{other}?delay=x"), "x");
     assert_eq!(site.server.job(&other)["state"], "ready");
+    site.native("PUT", "/topics/n:strict", r#"{"require_receipt":true}"#, 200);
+    let held = site.publish("n/strict", "x");
+    let refused = site.call("PUT", &format!("n/strict/job/{held}"), "x");
+    assert!(refused.body.contains("the receipt that came with the reservation"), "{refused:?}");
+    assert_eq!(site.size("n/strict/size"), 1, "no copy is added");
 }
 
 fn earlier_queues_come_first(engine: Engine) {
@@ -151,7 +161,7 @@ fn a_job_is_shown_without_being_consumed(engine: Engine) {
         )
     };
     assert_eq!(shown("n/q/peek"), job(5));
-    // That server does not read how many tries it has left.
+    // lmstfy does not read how many tries it has left.
     assert_eq!(shown(&format!("n/q/job/{id}")), job(0));
     assert_eq!(site.size("n/q/size"), 1);
     site.consume("n/q");

@@ -56,7 +56,8 @@ fn both_listeners_share_the_limit_of_connections(engine: Engine) {
     native.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sends");
     assert!(native.read(&mut [0; 1_024]).expect("is answered") > 0);
     let answer = site.send("PUT", "/api/n/q", TOKEN, "x");
-    assert_eq!((answer.status(), answer.body), (503, error("internal error")));
+    let text = "too many connections are open; send this again in a moment";
+    assert_eq!((answer.status(), answer.body), (503, error(text)));
 }
 
 fn a_shutdown_answers_the_consumes_that_wait(engine: Engine) {

@@ -60,8 +60,13 @@ fn names_are_checked_before_tokens(engine: Engine) {
         let answer = site.send("PUT", &path, "", "x");
         assert_eq!((answer.status(), answer.body), (status, error(text)), "{path}");
     }
-    // As there, a size needs none.
-    assert_eq!(site.send("GET", "/api/n/q/size", "", "").status(), 200);
+    // As there, a size needs none, but a queue of that name does.
+    for path in ["/api/n/q/size", "/api/n/q/deadletter/size"] {
+        assert_eq!(site.send("GET", path, "", "").status(), 200, "{path}");
+    }
+    for path in ["/api/n/size", "/api/n/q/job/size"] {
+        assert_eq!(site.send("GET", path, "", "").status(), 401, "{path}");
+    }
     assert_eq!(site.expect(404, "GET", "n/_q,q", ""), r#"{"msg":"no job available"}"#);
 }
 

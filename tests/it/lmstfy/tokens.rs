@@ -33,25 +33,29 @@ fn answer(site: &Site, token: &str, method: &str, path: &str) -> (u16, String) {
 
 fn each_call_needs_its_scope(engine: Engine) {
     let (_directory, site) = site(engine);
-    for (method, path, allowed) in [
-        ("PUT", "orders/q", "po"),
-        ("PUT", "orders/q/bulk", "po"),
-        ("PUT", "orders/q/job/x", "po"),
-        ("GET", "orders/q", "wo"),
-        ("GET", "orders/q/peek", "wo"),
-        ("GET", "orders/q/job/x", "wo"),
-        ("GET", "orders/q/size", "wo"),
-        ("GET", "orders/q/deadletter/size", "wo"),
-        ("DELETE", "orders/q/job/x", "pwo"),
-        ("DELETE", "orders/q", "o"),
-        ("GET", "orders/q/deadletter", "o"),
-        ("PUT", "orders/q/deadletter", "o"),
-        ("DELETE", "orders/q/deadletter", "o"),
+    for (method, path, allowed, expected) in [
+        ("PUT", "orders/q", "po", 201),
+        ("PUT", "orders/q/bulk", "po", 400),
+        ("PUT", "orders/q/job/x", "po", 201),
+        ("GET", "orders/none", "wo", 404),
+        ("GET", "orders/q/peek", "wo", 200),
+        ("GET", "orders/q/job/x", "wo", 404),
+        ("GET", "orders/q/size", "wo", 200),
+        ("GET", "orders/q/deadletter/size", "wo", 200),
+        ("DELETE", "orders/q/job/x", "pwo", 204),
+        ("GET", "orders/q/deadletter", "o", 200),
+        ("PUT", "orders/q/deadletter", "o", 200),
+        ("DELETE", "orders/q/deadletter", "o", 204),
+        ("DELETE", "orders/q", "o", 204),
     ] {
         for token in ["p", "w", "o", "v"] {
             let (status, body) = answer(&site, token, method, path);
-            let is_forbidden = status == 403 && body.contains("this token does not allow this call");
-            assert_eq!(is_forbidden, !allowed.contains(token), "{token} {method} {path}: {status} {body}");
+            if allowed.contains(token) {
+                assert_eq!(status, expected, "{token} {method} {path}: {body}");
+            } else {
+                let says_why = body.contains("this token does not allow this call");
+                assert_eq!((status, says_why), (403, true), "{token} {method} {path}: {body}");
+            }
         }
         assert_eq!(answer(&site, "x", method, path), (401, error("invalid token")), "{method} {path}");
         assert_eq!(answer(&site, "", method, path), (401, error("token not found")), "{method} {path}");
