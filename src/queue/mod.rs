@@ -87,7 +87,8 @@ mod views;
 
 pub use bulk::{
     BulkAction, BulkRequest, OperationState, OperationView, Progress,
-    dead_letters::{ChangedDead, DeadCursor, DeadPage},
+    dead_letters::{DeadCursor, DeadPage},
+    oldest::ChangedOldest,
 };
 pub use callbacks::{AddedSecret, outlet_listener::OutletListener, outlets::ReservedForCalls};
 pub use ended::{EndKind, Ended};

@@ -14,7 +14,7 @@ use crate::http::{
 use crate::{
     job::{IdEnd, Job, JobId, RememberedId, RetrySchedule, Timestamp, format_seconds},
     push::EndpointFigures,
-    queue::{AddOutcome, ChangedDead, Reservation, Span, Timeline, TimelineView},
+    queue::{AddOutcome, ChangedOldest, Reservation, Span, Timeline, TimelineView},
 };
 
 /// Marks the response to an add that repeats an earlier one.
@@ -199,7 +199,7 @@ pub fn count(name: &'static str, count: u64) -> Response {
 }
 
 /// How many dead letters were requeued.
-pub fn requeued(ChangedDead { changed, skipped }: ChangedDead) -> Response {
+pub fn requeued(ChangedOldest { changed, skipped }: ChangedOldest) -> Response {
     json::object_response(|object| {
         object.number("requeued", changed as u64);
         object.number("skipped", skipped);

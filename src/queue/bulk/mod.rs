@@ -26,6 +26,7 @@
 //! fails does not end the operation. While no operation runs and none is watched, notices cost no call.
 
 pub(super) mod dead_letters;
+pub(super) mod oldest;
 mod operation;
 pub(super) mod purges;
 mod reporter;
