@@ -43,9 +43,9 @@ pub(super) enum TokenCommand {
     Remove(RemoveTokenArgs),
 }
 
-/// Arguments of `linger token new`.
+/// What the entry of a token says.
 #[derive(Debug, Args)]
-pub(super) struct NewTokenArgs {
+pub(super) struct EntryArgs {
     /// Name of the client; shown in the log and in the histories of jobs [default without --append: unnamed]
     #[arg(long)]
     name: Option<String>,
@@ -55,6 +55,26 @@ pub(super) struct NewTokenArgs {
     /// For which topics: a name, or a prefix followed by *; may be repeated [default: all]
     #[arg(long = "topic", value_name = "TOPIC", value_parser = TopicPattern::parse)]
     topics: Vec<TopicPattern>,
+}
+
+impl EntryArgs {
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or("unnamed")
+    }
+
+    /// The entry of a token, or what is wrong with the name.
+    fn of_token(&self, token: &str) -> Result<String, &'static str> {
+        let entry = auth::token_entry(self.name(), token, &self.scopes, &self.topics);
+        let is_valid = auth::parse_tokens(&entry).is_ok();
+        is_valid.then_some(entry).ok_or("--name must be 1 to 64 printable ASCII characters")
+    }
+}
+
+/// Arguments of `linger token new`.
+#[derive(Debug, Args)]
+pub(super) struct NewTokenArgs {
+    #[command(flatten)]
+    entry: EntryArgs,
     /// Append the entry to this file, which is made if it is missing, and print the token on stdout
     #[arg(long, value_name = "FILE", requires = "name")]
     append: Option<PathBuf>,
@@ -63,15 +83,8 @@ pub(super) struct NewTokenArgs {
 /// Arguments of `linger token hash`.
 #[derive(Debug, Args)]
 pub(super) struct HashTokenArgs {
-    /// Name of the client; shown in the log and in the histories of jobs [default without --append: unnamed]
-    #[arg(long)]
-    name: Option<String>,
-    /// What it allows: add, work, read, admin (which allows the other three too); may be repeated
-    #[arg(long = "scope", required = true, value_name = "SCOPE", value_delimiter = ',', value_parser = parse_scope)]
-    scopes: Vec<Scope>,
-    /// For which topics: a name, or a prefix followed by *; may be repeated [default: all]
-    #[arg(long = "topic", value_name = "TOPIC", value_parser = TopicPattern::parse)]
-    topics: Vec<TopicPattern>,
+    #[command(flatten)]
+    entry: EntryArgs,
     /// Append the entry to this file, which is made if it is missing
     #[arg(long, value_name = "FILE", requires = "name")]
     append: Option<PathBuf>,
@@ -124,9 +137,8 @@ pub(super) fn run(command: &TokenCommand) -> ExitCode {
 /// Makes a token. Its entry goes to stdout and the token to stderr, so that a redirected stdout is a file of tokens; with
 /// `--append` the entry goes to that file and the token to stdout.
 fn new(arguments: &NewTokenArgs) -> ExitCode {
-    let name = arguments.name.as_deref().unwrap_or("unnamed");
     let token = auth::generate_token();
-    let entry = match entry(name, &token, &arguments.scopes, &arguments.topics) {
+    let entry = match arguments.entry.of_token(&token) {
         Ok(entry) => entry,
         Err(problem) => return usage_error(&problem),
     };
@@ -137,7 +149,7 @@ fn new(arguments: &NewTokenArgs) -> ExitCode {
         ));
         return print(&entry);
     };
-    if let Err(problem) = append(file, name, &entry) {
+    if let Err(problem) = append(file, arguments.entry.name(), &entry) {
         print_error(&format_args!("{}: {problem}", file.display()));
         return ExitCode::FAILURE;
     }
@@ -147,17 +159,16 @@ fn new(arguments: &NewTokenArgs) -> ExitCode {
 
 /// Makes the entry of a token from stdin: as an argument, every user of the machine could read it.
 fn hash(arguments: &HashTokenArgs) -> ExitCode {
-    let (name, token) = (arguments.name.as_deref().unwrap_or("unnamed"), read_token(&mut io::stdin().lock()));
-    let token = match token {
+    let token = match read_token(&mut io::stdin().lock()) {
         Ok(token) => token,
         Err(problem) => return usage_error(&format!("stdin {problem}")),
     };
-    let entry = match entry(name, &token, &arguments.scopes, &arguments.topics) {
+    let entry = match arguments.entry.of_token(&token) {
         Ok(entry) => entry,
         Err(problem) => return usage_error(&problem),
     };
     let Some(file) = &arguments.append else { return print(&entry) };
-    if let Err(problem) = append(file, name, &entry) {
+    if let Err(problem) = append(file, arguments.entry.name(), &entry) {
         print_error(&format_args!("{}: {problem}", file.display()));
         return ExitCode::FAILURE;
     }
@@ -181,13 +192,6 @@ fn read_token(from: &mut impl io::Read) -> Result<String, String> {
         return Err("must have the token without the prefix of a pool, such as default:".to_owned());
     }
     Ok(token.to_owned())
-}
-
-/// The entry of a token, or what is wrong with the name.
-fn entry(name: &str, token: &str, scopes: &[Scope], topics: &[TopicPattern]) -> Result<String, &'static str> {
-    let entry = auth::token_entry(name, token, scopes, topics);
-    let is_valid = auth::parse_tokens(&entry).is_ok();
-    is_valid.then_some(entry).ok_or("--name must be 1 to 64 printable ASCII characters")
 }
 
 /// Lists the tokens of a file, without their hashes.

@@ -30,6 +30,7 @@ mod app;
 #[cfg(any(test, feature = "benching"))]
 pub(crate) mod benching;
 mod delivery_body;
+mod dialect_app;
 mod edge;
 mod errors;
 #[cfg(any(test, fuzzing))]

@@ -143,9 +143,8 @@ impl Problem {
     }
 
     /// A refusal in the words of another server, for its dialect. Ours are for our own API.
-    pub fn in_dialect(status: StatusCode, text: impl Into<Cow<'static, str>>) -> Self {
-        let is_too_large = status == StatusCode::PAYLOAD_TOO_LARGE;
-        Self::new(status, if is_too_large { "body_too_large" } else { "invalid_parameter" }, text)
+    pub fn in_dialect(status: StatusCode, code: &'static str, text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(status, code, text)
     }
 
     /// A missing credential. The challenge then has no error code (RFC 6750, 3.1).

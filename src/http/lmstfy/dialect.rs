@@ -34,16 +34,17 @@ impl Dialect for Lmstfy {
             return Ok(Caller::unprivileged());
         }
         let path = QueuePath::parse(request.uri());
-        path.check(request.method(), request.uri())?;
+        path.check(request.method())?;
         let token = Token::in_request(request.headers(), request.uri())?;
         request.headers_mut().remove("x-token");
         // lmstfy asks for no token to tell a size. Where there are tokens, this server does.
         let is_needed = !path.is_size();
+        let refuse = |text| Err(Problem::in_dialect(StatusCode::UNAUTHORIZED, "unauthorized", text));
         let caller = match authenticator.authenticate_token(token.as_bytes()) {
-            Ok(_) if is_needed && token.as_bytes().is_none() => return Err(Problem::no_token()),
+            Ok(_) if is_needed && token.as_bytes().is_none() => return refuse("token not found"),
             Ok(caller) => caller,
-            Err(AuthError::Missing) => return Err(Problem::no_token()),
-            Err(_) => return Err(Problem::unknown_token()),
+            Err(AuthError::Missing) => return refuse("token not found"),
+            Err(_) => return refuse("invalid token"),
         };
         if let (false, RequiredScope::Of(scope)) = (required.is_met_by(&caller), required) {
             return Err(Problem::forbidden(scope.as_str()));
@@ -58,10 +59,6 @@ impl Dialect for Lmstfy {
 
     fn render(&self, problem: &Problem, _: &str) -> Response<Vec<u8>> {
         let (status, text) = match problem.code() {
-            "unauthorized" if problem.detail() == Problem::no_token().detail() => {
-                (problem.status(), "token not found")
-            }
-            "unauthorized" => (problem.status(), "invalid token"),
             "body_too_large" if problem.detail() != bulk::JOB_TOO_LARGE => {
                 (problem.status(), "body too large")
             }

@@ -13,13 +13,13 @@ use super::{
     queue_path::QueuePath,
     requests::{self, Parameters, Publish},
     responses::{self, JobAnswer},
-    state::LmstfyApp,
 };
 use crate::{
     auth::Scope,
     http::{
         access::{Authenticated, RequestActor},
         delivery_body::delivery_body,
+        dialect_app::{DialectApp, unless_gone},
         edge::{PollWait, request_body::WholeBody},
         errors::Problem,
         json_body::run_parser,
@@ -32,7 +32,7 @@ type HandlerResult = std::result::Result<Response, Problem>;
 
 /// `PUT /api/{namespace}/{queue}`, and `PUT /api/{namespace}/{queue}/job/{job}`, which deletes that job once the new one is added.
 pub async fn publish(
-    State(app): State<LmstfyApp>,
+    State(app): State<DialectApp>,
     RequestActor(by): RequestActor,
     path: QueuePath,
     query: Parameters,
@@ -61,7 +61,7 @@ pub async fn publish(
 
 /// `PUT /api/{namespace}/{queue}/bulk`.
 pub async fn publish_bulk(
-    State(app): State<LmstfyApp>,
+    State(app): State<DialectApp>,
     RequestActor(by): RequestActor,
     path: QueuePath,
     query: Parameters,
@@ -85,7 +85,7 @@ pub async fn publish_bulk(
 
 /// `GET /api/{namespace}/{queue}`, which takes several queues with commas between them.
 pub async fn consume(
-    State(app): State<LmstfyApp>,
+    State(app): State<DialectApp>,
     RequestActor(by): RequestActor,
     path: QueuePath,
     query: Parameters,
@@ -117,7 +117,7 @@ pub async fn consume(
 
 /// `DELETE /api/{namespace}/{queue}/job/{job}`: a worker has done it, or a producer cancels it.
 pub async fn delete(
-    State(app): State<LmstfyApp>,
+    State(app): State<DialectApp>,
     Authenticated(caller): Authenticated,
     RequestActor(by): RequestActor,
     path: QueuePath,
@@ -132,7 +132,7 @@ pub async fn delete(
 }
 
 /// `GET /api/{namespace}/{queue}/job/{job}`.
-pub async fn job(State(app): State<LmstfyApp>, path: QueuePath) -> HandlerResult {
+pub async fn job(State(app): State<DialectApp>, path: QueuePath) -> HandlerResult {
     let scope = only(&path.topic()?);
     let found = match path.job() {
         Some(id) => unless_gone(app.queue.get(&scope, &id).await)?,
@@ -145,7 +145,7 @@ pub async fn job(State(app): State<LmstfyApp>, path: QueuePath) -> HandlerResult
 }
 
 /// `GET /api/{namespace}/{queue}/peek`.
-pub async fn peek(State(app): State<LmstfyApp>, path: QueuePath) -> HandlerResult {
+pub async fn peek(State(app): State<DialectApp>, path: QueuePath) -> HandlerResult {
     Ok(match app.queue.first(&path.topic()?, job::State::Ready).await? {
         Some(job) => responses::json(StatusCode::OK, &JobAnswer::peeked(&job, app.edge.clock.wall_now())),
         None => responses::nothing("the queue is empty"),
@@ -153,14 +153,14 @@ pub async fn peek(State(app): State<LmstfyApp>, path: QueuePath) -> HandlerResul
 }
 
 /// `GET /api/{namespace}/{queue}/size`: of its ready jobs.
-pub async fn size(State(app): State<LmstfyApp>, path: QueuePath) -> HandlerResult {
+pub async fn size(State(app): State<DialectApp>, path: QueuePath) -> HandlerResult {
     let topic = path.topic()?;
     Ok(responses::size(&topic, app.queue.count(&topic, job::State::Ready).await?))
 }
 
 /// `DELETE /api/{namespace}/{queue}`: deletes its ready jobs.
 pub async fn destroy(
-    State(app): State<LmstfyApp>,
+    State(app): State<DialectApp>,
     RequestActor(by): RequestActor,
     path: QueuePath,
 ) -> HandlerResult {
@@ -169,13 +169,13 @@ pub async fn destroy(
 }
 
 /// `GET /api/{namespace}/{queue}/deadletter/size`.
-pub async fn dead_size(State(app): State<LmstfyApp>, path: QueuePath) -> HandlerResult {
+pub async fn dead_size(State(app): State<DialectApp>, path: QueuePath) -> HandlerResult {
     let topic = path.topic()?;
     Ok(responses::size(&topic, app.queue.count(&topic, job::State::Dead).await?))
 }
 
 /// `GET /api/{namespace}/{queue}/deadletter`.
-pub async fn peek_dead(State(app): State<LmstfyApp>, path: QueuePath) -> HandlerResult {
+pub async fn peek_dead(State(app): State<DialectApp>, path: QueuePath) -> HandlerResult {
     let topic = path.topic()?;
     let (count, oldest) =
         (app.queue.count(&topic, job::State::Dead).await?, app.queue.first(&topic, job::State::Dead).await?);
@@ -184,7 +184,7 @@ pub async fn peek_dead(State(app): State<LmstfyApp>, path: QueuePath) -> Handler
 
 /// `PUT /api/{namespace}/{queue}/deadletter`.
 pub async fn respawn(
-    State(app): State<LmstfyApp>,
+    State(app): State<DialectApp>,
     RequestActor(by): RequestActor,
     path: QueuePath,
     query: Parameters,
@@ -196,7 +196,7 @@ pub async fn respawn(
 
 /// `DELETE /api/{namespace}/{queue}/deadletter`.
 pub async fn delete_dead(
-    State(app): State<LmstfyApp>,
+    State(app): State<DialectApp>,
     RequestActor(by): RequestActor,
     path: QueuePath,
     query: Parameters,
@@ -208,12 +208,4 @@ pub async fn delete_dead(
 /// The jobs of one topic: lmstfy finds a job only in its queue.
 fn only(topic: &Topic) -> TopicFilter {
     TopicFilter::only(vec![TopicPattern::Exact(topic.clone())])
-}
-
-/// `None` for a job that does not exist, which is no failure there.
-fn unless_gone<T>(result: Result<T>) -> Result<Option<T>> {
-    match result {
-        Err(Error::JobNotFound | Error::JobEnded(_)) => Ok(None),
-        result => result.map(Some),
-    }
 }

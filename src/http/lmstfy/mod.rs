@@ -12,6 +12,5 @@ mod queue_path;
 mod requests;
 mod responses;
 mod routes;
-mod state;
 
 pub use self::routes::{protocol, router};

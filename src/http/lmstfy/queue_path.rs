@@ -22,10 +22,12 @@ const BAD_QUEUE: &str = "queue name contains forbidden characters";
 /// The namespace of a call, its queue or queues, and its job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuePath {
-    pub namespace: String,
+    namespace: String,
     /// The only queue, or several with commas between them where the call consumes.
-    pub queue: String,
+    queue: String,
     job: Option<String>,
+    /// Whether it ends behind the queue.
+    is_queue: bool,
     is_size: bool,
 }
 
@@ -37,15 +39,16 @@ impl QueuePath {
         let [namespace, queue] = [(); 2].map(|()| segments.next().map(decode).unwrap_or_default());
         let rest: Vec<&str> = segments.collect();
         let job = if let ["job", job] = rest[..] { Some(decode(job)) } else { None };
-        Self { namespace, queue, job, is_size: matches!(rest[..], ["size"] | ["deadletter", "size"]) }
+        let is_size = matches!(rest[..], ["size"] | ["deadletter", "size"]);
+        Self { namespace, queue, job, is_queue: rest.is_empty(), is_size }
     }
 
     /// Checks the names. Only a consume may name several queues, and queues that begin with `_`.
     ///
     /// # Errors
     /// The first fault, in lmstfy's words.
-    pub fn check(&self, method: &Method, uri: &Uri) -> Result<(), Problem> {
-        let is_consume = *method == Method::GET && uri.path().split('/').count() == 4;
+    pub fn check(&self, method: &Method) -> Result<(), Problem> {
+        let is_consume = *method == Method::GET && self.is_queue;
         let is_name = |name: &str, extra: &[u8]| {
             !name.is_empty()
                 && name.bytes().all(|byte| {
@@ -151,7 +154,7 @@ mod tests {
     fn checked(method: Method, path: &str) -> Result<QueuePath, String> {
         let uri: Uri = path.parse().expect("is a URI");
         let path = QueuePath::parse(&uri);
-        path.check(&method, &uri).map(|()| path).map_err(|problem| problem.detail().to_owned())
+        path.check(&method).map(|()| path).map_err(|problem| problem.detail().to_owned())
     }
 
     #[test]

@@ -20,11 +20,11 @@ pub type Parsed<T> = Result<T, Problem>;
 
 /// A refusal in lmstfy's words, or in ours where it has no limit.
 pub fn refuse(text: impl Into<Cow<'static, str>>) -> Problem {
-    Problem::in_dialect(StatusCode::BAD_REQUEST, text)
+    Problem::in_dialect(StatusCode::BAD_REQUEST, "invalid_parameter", text)
 }
 
 pub fn too_large(text: &'static str) -> Problem {
-    Problem::in_dialect(StatusCode::PAYLOAD_TOO_LARGE, text)
+    Problem::in_dialect(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", text)
 }
 
 /// Most jobs of one consume.

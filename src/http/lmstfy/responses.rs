@@ -4,8 +4,9 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use base64::{Engine, engine::general_purpose::STANDARD};
-use serde::Serialize;
+use base64::{display::Base64Display, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use serde::{Serialize, Serializer};
 
 use super::queue_path::queue_of;
 use crate::{
@@ -24,7 +25,8 @@ pub const UNREADABLE_BODY: &str = "failed to read body";
 #[derive(Debug, Serialize)]
 pub struct JobAnswer<'a> {
     attributes: (),
-    data: String,
+    #[serde(serialize_with = "in_base64")]
+    data: Bytes,
     elapsed_ms: u64,
     job_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +52,7 @@ impl<'a> JobAnswer<'a> {
         };
         Self {
             attributes: (),
-            data: STANDARD.encode(encoding::payload_of(&job.body)),
+            data: encoding::payload_of(&job.body),
             elapsed_ms: millis(now.since(job.created_at)),
             job_id: name_of(&job.id),
             msg: None,
@@ -66,6 +68,11 @@ impl<'a> JobAnswer<'a> {
     pub fn found(job: &'a Job, now: Timestamp) -> Self {
         Self { remain_tries: 0, ..Self::peeked(job, now) }
     }
+}
+
+/// Without a copy: a delivery may have megabytes.
+fn in_base64<S: Serializer>(data: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&Base64Display::new(data, &STANDARD))
 }
 
 fn millis(duration: std::time::Duration) -> u64 {

@@ -10,11 +10,12 @@ use axum::{
     routing::{MethodFilter, MethodRouter},
 };
 
-use super::{dialect::Lmstfy, handlers, state::LmstfyApp};
+use super::{dialect::Lmstfy, handlers};
 use crate::{
     auth::Scope,
     config::LmstfySettings,
     http::{
+        dialect_app::DialectApp,
         edge::{self, Edge, Middleware, RequiredScope, RouteKind, RouteSpec},
         errors::Problem,
     },
@@ -30,8 +31,10 @@ pub fn protocol(queue: &Arc<Queue>, edge: &Edge, settings: &LmstfySettings) -> H
 
 /// The calls of the dialect.
 pub fn router(queue: &Arc<Queue>, edge: &Edge, settings: &LmstfySettings) -> Router {
-    let calls =
-        Calls { app: LmstfyApp::new(queue.clone(), edge.clone(), settings), dialect: Arc::new(Lmstfy) };
+    let calls = Calls {
+        app: DialectApp::new(queue.clone(), edge.clone(), settings.max_wait),
+        dialect: Arc::new(Lmstfy),
+    };
     let call = |path, scope| RouteSpec::new(path, RequiredScope::Of(scope));
     let large = |path| RouteSpec { large_body: true, ..call(path, Scope::Add) };
     let read = |path, scope| RouteSpec { kind: RouteKind::Read, ..call(path, scope) };
@@ -75,7 +78,7 @@ pub fn router(queue: &Arc<Queue>, edge: &Edge, settings: &LmstfySettings) -> Rou
 
 /// Makes the services of the calls.
 struct Calls {
-    app: LmstfyApp,
+    app: DialectApp,
     dialect: Arc<Lmstfy>,
 }
 
@@ -96,7 +99,7 @@ impl Calls {
         to: MethodRouter,
         method: MethodFilter,
         spec: RouteSpec,
-        handler: impl Handler<T, LmstfyApp>,
+        handler: impl Handler<T, DialectApp>,
     ) -> MethodRouter {
         to.on_service(method, self.middleware(spec).wrap(handler, self.app.clone()))
     }

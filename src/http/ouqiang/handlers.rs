@@ -10,18 +10,18 @@ use axum::{
 use super::{
     requests::{self, Refusal},
     responses,
-    state::OuqiangApp,
 };
 use crate::{
     http::{
         access::{self, Authenticated, RequestActor},
         delivery_body::delivery_body,
+        dialect_app::{DialectApp, unless_gone},
         edge::{PollWait, request_body::WholeBody},
         errors::Problem,
         json_body::run_parser,
     },
     job::NewJob,
-    queue::{Error, Pop, Result},
+    queue::{Error, Pop},
 };
 
 type HandlerResult = std::result::Result<Response, FailedCall>;
@@ -55,7 +55,7 @@ impl From<Error> for FailedCall {
 
 /// `/push`.
 pub async fn push(
-    State(app): State<OuqiangApp>,
+    State(app): State<DialectApp>,
     Authenticated(caller): Authenticated,
     RequestActor(by): RequestActor,
     WholeBody(bytes): WholeBody,
@@ -86,7 +86,7 @@ pub async fn push(
 
 /// `/pop`.
 pub async fn pop(
-    State(app): State<OuqiangApp>,
+    State(app): State<DialectApp>,
     Authenticated(caller): Authenticated,
     RequestActor(by): RequestActor,
     WholeBody(bytes): WholeBody,
@@ -112,7 +112,7 @@ pub async fn pop(
 
 /// `/finish`.
 pub async fn finish(
-    State(app): State<OuqiangApp>,
+    State(app): State<DialectApp>,
     Authenticated(caller): Authenticated,
     RequestActor(by): RequestActor,
     WholeBody(bytes): WholeBody,
@@ -124,7 +124,7 @@ pub async fn finish(
 
 /// `/delete`.
 pub async fn delete(
-    State(app): State<OuqiangApp>,
+    State(app): State<DialectApp>,
     Authenticated(caller): Authenticated,
     RequestActor(by): RequestActor,
     WholeBody(bytes): WholeBody,
@@ -136,19 +136,11 @@ pub async fn delete(
 
 /// `/get`.
 pub async fn get(
-    State(app): State<OuqiangApp>,
+    State(app): State<DialectApp>,
     Authenticated(caller): Authenticated,
     WholeBody(bytes): WholeBody,
 ) -> HandlerResult {
     let Some(id) = requests::id(&bytes)? else { return Ok(responses::done()) };
     let found = unless_gone(app.queue.get(&caller.topics, &id).await)?;
     Ok(found.map_or_else(responses::done, |job| responses::job(&job)))
-}
-
-/// `None` for a job that does not exist, which is no failure there.
-fn unless_gone<T>(result: Result<T>) -> Result<Option<T>> {
-    match result {
-        Err(Error::JobNotFound | Error::JobEnded(_)) => Ok(None),
-        result => result.map(Some),
-    }
 }

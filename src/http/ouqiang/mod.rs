@@ -11,6 +11,5 @@ mod handlers;
 mod requests;
 mod responses;
 mod routes;
-mod state;
 
 pub use self::routes::{protocol, router};

@@ -10,11 +10,12 @@ use axum::{
     routing::{MethodRouter, any_service},
 };
 
-use super::{dialect::Ouqiang, handlers, state::OuqiangApp};
+use super::{dialect::Ouqiang, handlers};
 use crate::{
     auth::Scope,
     config::OuqiangSettings,
     http::{
+        dialect_app::DialectApp,
         edge::{self, Edge, Middleware, RequiredScope, RouteKind, RouteSpec},
         errors::Problem,
     },
@@ -30,7 +31,7 @@ pub fn protocol(queue: &Arc<Queue>, edge: &Edge, settings: &OuqiangSettings) -> 
 
 /// The calls of the dialect.
 pub fn router(queue: &Arc<Queue>, edge: &Edge, settings: &OuqiangSettings) -> Router {
-    let app = OuqiangApp::new(queue.clone(), edge.clone(), settings);
+    let app = DialectApp::new(queue.clone(), edge.clone(), settings.max_wait);
     let dialect = Arc::new(Ouqiang::new(settings.topics.clone()));
     let middleware = |spec| Middleware::new(edge, dialect.clone(), spec);
     // The caller may use all calls, so that the scopes are for the reader.
@@ -50,8 +51,8 @@ pub fn router(queue: &Arc<Queue>, edge: &Edge, settings: &OuqiangSettings) -> Ro
 /// The handler for every method.
 fn any<T: 'static>(
     middleware: Middleware,
-    handler: impl Handler<T, OuqiangApp>,
-    app: &OuqiangApp,
+    handler: impl Handler<T, DialectApp>,
+    app: &DialectApp,
 ) -> MethodRouter {
     any_service(middleware.wrap(handler, app.clone()))
 }
