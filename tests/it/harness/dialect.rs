@@ -2,6 +2,7 @@
 
 use std::{
     io::{Read, Write},
+    marker::PhantomData,
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
@@ -38,13 +39,12 @@ macro_rules! on_each_engine {
 }
 pub(crate) use on_each_engine;
 
-/// How a dialect is switched on.
-#[derive(Debug)]
-pub struct Dialect {
+/// How a dialect is switched on. The type that has it gives a [`DialectSite`] its calls.
+pub trait Dialect {
     /// The variable for its address.
-    pub listen: &'static str,
+    const LISTEN: &str;
     /// What the log says when it listens.
-    pub listening: &'static str,
+    const LISTENING: &str;
 }
 
 /// The address at which a server listens that logs this when it does.
@@ -58,10 +58,11 @@ pub fn address_of(server: &Server, listening: &str) -> SocketAddr {
 }
 
 /// A server that speaks a dialect.
-pub struct DialectSite {
+pub struct DialectSite<D> {
     pub server: Server,
     pub address: SocketAddr,
     _directory: tempfile::TempDir,
+    _dialect: PhantomData<fn() -> D>,
 }
 
 /// An answer as it was received.
@@ -79,11 +80,16 @@ impl Answer {
     }
 }
 
-impl DialectSite {
+impl<D: Dialect> DialectSite<D> {
+    /// With otherwise default settings.
+    pub fn new(engine: Engine) -> Self {
+        Self::with(engine, &[])
+    }
+
     /// With these settings besides.
-    pub fn new(dialect: &Dialect, engine: Engine, variables: &[(&str, &str)]) -> Self {
+    pub fn with(engine: Engine, variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut all = vec![(dialect.listen, "127.0.0.1:0")];
+        let mut all = vec![(D::LISTEN, "127.0.0.1:0")];
         let (url, prefix) = match engine {
             Engine::Embedded => Default::default(),
             Engine::Redis => (shared().url(), fresh_prefix()),
@@ -97,8 +103,8 @@ impl DialectSite {
         }
         all.extend(variables);
         let server = Server::serve(&[], &all, directory.path());
-        let address = address_of(&server, dialect.listening);
-        Self { server, address, _directory: directory }
+        let address = address_of(&server, D::LISTENING);
+        Self { server, address, _directory: directory, _dialect: PhantomData }
     }
 
     /// Sends a call with these headers besides, each of which ends with `\r\n`.

@@ -7,40 +7,26 @@ mod neighbors;
 mod refusals;
 mod tokens;
 
-use std::ops::Deref;
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::Value;
 
 use crate::harness::dialect::{Answer, Dialect, DialectSite, Engine, on_each_engine};
 
-const DIALECT: Dialect =
-    Dialect { listen: "LINGER__COMPAT__LMSTFY__LISTEN", listening: "listening for clients of lmstfy" };
+/// The dialect.
+struct Lmstfy;
+
+impl Dialect for Lmstfy {
+    const LISTEN: &str = "LINGER__COMPAT__LMSTFY__LISTEN";
+    const LISTENING: &str = "listening for clients of lmstfy";
+}
 
 /// Any token: without a file of tokens each is accepted.
 const TOKEN: &str = "X-Token: 01HXTEST\r\n";
 
 /// A server that speaks the dialect on a port of its own.
-struct Site(DialectSite);
-
-impl Deref for Site {
-    type Target = DialectSite;
-
-    fn deref(&self) -> &DialectSite {
-        &self.0
-    }
-}
+type Site = DialectSite<Lmstfy>;
 
 impl Site {
-    /// With otherwise default settings.
-    fn new(engine: Engine) -> Self {
-        Self::with(engine, &[])
-    }
-
-    fn with(engine: Engine, variables: &[(&str, &str)]) -> Self {
-        Self(DialectSite::new(&DIALECT, engine, variables))
-    }
-
     /// Calls the dialect with a token. `path` is behind `/api/`.
     #[track_caller]
     fn call(&self, method: &str, path: &str, body: impl AsRef<[u8]>) -> Answer {

@@ -7,7 +7,7 @@ mod frame;
 mod neighbors;
 mod refusals;
 
-use std::{net::SocketAddr, ops::Deref};
+use std::net::SocketAddr;
 
 use crate::harness::{
     dialect::{Dialect, DialectSite, Engine, address_of as address_in_log, on_each_engine},
@@ -22,7 +22,13 @@ const DONE: &str = r#"{"code":0,"message":"操作成功","data":null}"#;
 /// The answer to a push that succeeded.
 const ADDED: &str = r#"{"code":0,"message":"添加成功","data":null}"#;
 
-const DIALECT: Dialect = Dialect { listen: "LINGER__COMPAT__OUQIANG__LISTEN", listening: LISTENING };
+/// The dialect.
+struct Ouqiang;
+
+impl Dialect for Ouqiang {
+    const LISTEN: &str = "LINGER__COMPAT__OUQIANG__LISTEN";
+    const LISTENING: &str = LISTENING;
+}
 
 /// The address at which a server speaks the dialect, once it does.
 #[track_caller]
@@ -31,26 +37,9 @@ pub fn address_of(server: &Server) -> SocketAddr {
 }
 
 /// A server that speaks the dialect on a port of its own.
-struct Site(DialectSite);
-
-impl Deref for Site {
-    type Target = DialectSite;
-
-    fn deref(&self) -> &DialectSite {
-        &self.0
-    }
-}
+type Site = DialectSite<Ouqiang>;
 
 impl Site {
-    /// With otherwise default settings.
-    fn new(engine: Engine) -> Self {
-        Self::with(engine, &[])
-    }
-
-    fn with(engine: Engine, variables: &[(&str, &str)]) -> Self {
-        Self(DialectSite::new(&DIALECT, engine, variables))
-    }
-
     /// Calls the dialect; the answer must have the status 200.
     #[track_caller]
     fn call(&self, path: &str, body: impl AsRef<[u8]>) -> String {
