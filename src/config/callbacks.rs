@@ -53,7 +53,7 @@ impl CallbackSettings {
         Self {
             max_calls: reader.count("callbacks.max_calls", 0, 100_000),
             max_calls_per_host: reader.count("callbacks.max_calls_per_host", 1, 100_000),
-            // A reservation must outlast it, and lasts at most 24 hours.
+            // A reservation outlasts it. Who needs longer holds the job (`linger-hold`).
             max_timeout: reader.duration("callbacks.max_timeout", SECOND, 23 * HOUR),
             retry: reader.get("callbacks.retry", retry),
             networks,

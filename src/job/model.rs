@@ -14,7 +14,7 @@ pub enum ValueError {
     #[error("must be at most 10 years")]
     DelayTooLong,
     /// A TTR outside of [`Ttr::MIN`] to [`Ttr::MAX`].
-    #[error("must be between 1 s and 24 h")]
+    #[error("must be between 1 s and 30 days")]
     TtrOutOfRange,
     /// A window of remembered ids outside of [`DedupWindow::MIN`](super::DedupWindow::MIN) to
     /// [`DedupWindow::MAX`](super::DedupWindow::MAX).
@@ -96,7 +96,7 @@ impl Delay {
     }
 }
 
-/// Time to run: how long a reservation lasts; 1 s to 24 h, in whole milliseconds, rounded up.
+/// Time to run: how long a reservation lasts; 1 s to 30 days, in whole milliseconds, rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ttr(Duration);
 
@@ -104,7 +104,7 @@ impl Ttr {
     /// Shortest accepted TTR.
     pub const MIN: Duration = Duration::from_secs(1);
     /// Longest accepted TTR.
-    pub const MAX: Duration = Duration::from_secs(86_400);
+    pub const MAX: Duration = Duration::from_secs(30 * 86_400);
     /// The TTR if neither the job nor its topic sets one.
     pub const DEFAULT: Self = Self(Duration::from_secs(60));
 

@@ -218,7 +218,7 @@ mod tests {
     proptest! {
         #[test]
         fn settings_and_pauses_are_decoded_as_they_were_encoded(
-            ttr_ms in prop::option::of(1_000u64..=86_400_000),
+            ttr_ms in prop::option::of(1_000u64..=2_592_000_000),
             max_attempts in prop::option::of(0u32..=1_000_000),
             steps_ms in prop::option::of(prop::collection::vec(0u64..315_576_000_000, 0..=64)),
             require_receipt in any::<bool>(),

@@ -18,7 +18,7 @@ type NewJob struct {
 	Body        any             // as encoding/json writes it; a json.RawMessage is kept byte for byte
 	Delay       time.Duration   // from now, to the millisecond
 	At          time.Time       // in place of Delay
-	TTR         time.Duration   // how long a reservation lasts; 1 s to 24 h
+	TTR         time.Duration   // how long a reservation lasts; 1 s to 30 days
 	MaxAttempts int             // or NoLimit
 	Retry       []time.Duration // the waits between attempts
 	Expire      time.Duration   // from when on it is not delivered, from its due time

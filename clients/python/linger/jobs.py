@@ -33,7 +33,7 @@ class NewJob:
     id: str | None = None  # made by the client if left out
     delay: Duration | None = None  # from now, to the millisecond
     at: Moment | None = None  # in place of the delay
-    ttr: Duration | None = None  # how long a reservation lasts; 1 s to 24 h
+    ttr: Duration | None = None  # how long a reservation lasts; 1 s to 30 days
     max_attempts: int | None = None  # 0: no limit
     retry: Sequence[Duration] | None = None  # the waits between attempts
     expire: Duration | datetime | None = None  # from when on it is not delivered: how long after it is due, or at this time

@@ -28,7 +28,7 @@ pub(in crate::cli) struct WorkArgs {
     #[arg(long, short = 'j', value_name = "N", default_value = "1")]
     #[arg(value_parser = RangedU64ValueParser::<usize>::new().range(1..=MAX_PARALLEL))]
     parallel: usize,
-    /// How long a reservation lasts unless a heartbeat extends it, 1 s to 24 h [default: each job's own TTR]
+    /// How long a reservation lasts unless a heartbeat extends it, 1 s to 30 days [default: each job's own TTR]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     ttr: Option<Duration>,
     /// How long a command may run

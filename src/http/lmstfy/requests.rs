@@ -287,7 +287,7 @@ mod tests {
             ("timeout=x&count=0", "invalid timeout"),
             ("count=0", "invalid count"),
             ("count=101", "invalid count"),
-            ("ttr=86401", "ttr must be at most 86400 here"),
+            ("ttr=2592001", "ttr must be at most 2592000 here"),
         ] {
             assert_eq!(refused(consume(&query(text))), Err(refusal.to_owned()), "{text}");
         }

@@ -194,7 +194,7 @@ mod tests {
             topic: Topic::parse("t").expect("a topic"),
             id: JobId::parse("a").expect("an id"),
             due: Due::After(Delay::new(Duration::from_secs(2)).expect("a delay")),
-            ttr: Ttr::new(Ttr::MAX).expect("a TTR"),
+            ttr: Ttr::new(Duration::from_secs(MAX_TTR_S.unsigned_abs())).expect("a TTR"),
             body: encoding::body_of(&"x".into()),
         };
         assert_eq!(pushed(&body.to_string()), Ok(expected));

@@ -134,7 +134,7 @@ async fn the_error_names_the_limit_of_delays(engine: Engine) {
     }
     let problem =
         api.send("POST", "/jobs", r#"{"topic":"t","ttr":1e300}"#).await.expect_problem(422, "invalid_job");
-    assert!(first(&problem).contains("24 h"), "{problem}");
+    assert!(first(&problem).contains("30 days"), "{problem}");
     let problem = api.send("POST", "/jobs", r#"{"topic":"t","retry":[1,1e300]}"#).await;
     assert!(first(&problem.expect_problem(422, "invalid_job")).contains("10 years"));
 }

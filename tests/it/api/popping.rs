@@ -237,7 +237,7 @@ async fn invalid_parameters_are_refused(engine: Engine) {
         "wait=1&wait=2",
         "wait=%ff",
         "ttr=0",
-        "ttr=25h",
+        "ttr=31d",
         "ttr=x",
         "wait=1&limit=5",
         "max=3",

@@ -89,7 +89,7 @@ mod tests {
         for (length_ms, expected) in [
             (1_200, [200, 400, 1_080, 1_140]),
             (60_000, [10_000, 20_000, 54_000, 59_750]),
-            (86_400_000, [14_400_000, 28_800_000, 77_760_000, 86_399_750]),
+            (2_592_000_000, [432_000_000, 864_000_000, 2_332_800_000, 2_591_999_750]),
         ] {
             let lease = Lease::new(Duration::from_millis(length_ms), ms(5));
             let HeartbeatTime { early, due } = lease.heartbeat();

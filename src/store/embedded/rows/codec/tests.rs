@@ -7,7 +7,7 @@ use crate::job::{Callback, CallbackUrl, DedupWindow, Expire, Expiry, OnExpiry, R
 use proptest::prelude::*;
 
 fn records() -> impl Strategy<Value = Record> {
-    let times = (0i64..=253_402_207_199_999, 0i64..=253_402_207_199_999, 1_000u64..=86_400_000);
+    let times = (0i64..=253_402_207_199_999, 0i64..=253_402_207_199_999, 1_000u64..=2_592_000_000);
     let counts = (any::<u32>(), any::<u32>(), any::<bool>(), any::<[u8; 16]>());
     let steps = prop::collection::vec(0u64..=315_576_000_000, 0..=64);
     // Not 8 and 9: any bytes of the right length are a trace context.
@@ -34,7 +34,10 @@ fn records() -> impl Strategy<Value = Record> {
                         .expect("valid"),
                     require_receipt: counts.2,
                     late_finish: counts.2,
-                    dedup: counts.2.then(|| DedupWindow::new(Duration::from_millis(times.2)).expect("valid")),
+                    dedup: counts.2.then(|| {
+                        let window = Duration::from_millis(times.2).min(DedupWindow::MAX);
+                        DedupWindow::new(window).expect("valid")
+                    }),
                     expiry: counts.2.then(|| Expiry {
                         expire: Expire::At(Timestamp::from_millis(times.0)),
                         on_expiry: OnExpiry::Delete,
