@@ -88,6 +88,10 @@ def calls() -> None:
     say(jobs=len(client.pop("urgent", "t", **poll)))
     client.touch(id, reserved.receipt, 3600)
     say(touched=id)
+    try:
+        client.cancel(id, unless_reserved=True)
+    except Error as error:
+        say(kept=failure(error))
     sys.stdin.readline()
     client.release(id, reserved.receipt, delay=0, reason="later")
     [reserved] = client.pop("urgent", "t", **poll)
@@ -105,8 +109,8 @@ def calls() -> None:
     sys.stdin.readline()
     requeued = client.requeue(id, at=at)
     say(state=requeued.state, at=requeued.due_at == at)
-    for _ in range(2):
-        say(cancelled=client.cancel(id))
+    for unless_reserved in (True, False):
+        say(cancelled=client.cancel(id, unless_reserved=unless_reserved))
 
 
 def requeue() -> None:

@@ -121,6 +121,9 @@ pub(super) struct CancelArgs {
     /// Ids of the jobs
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
+    /// Leave jobs that a worker holds
+    #[arg(long)]
+    unless_reserved: bool,
     #[command(flatten)]
     change: ChangeArgs,
 }
@@ -196,11 +199,13 @@ pub(super) fn reschedule(arguments: &RescheduleArgs) -> ExitCode {
 }
 
 /// Runs `linger cancel`.
-pub(super) fn cancel(CancelArgs { ids, change }: &CancelArgs) -> ExitCode {
+pub(super) fn cancel(CancelArgs { ids, unless_reserved, change }: &CancelArgs) -> ExitCode {
     change.run("cancel", async |session| {
         session.confirm_change(&format!("cancel {}", ids.join(", ")))?;
         for_each(session, ids, async |id| {
-            let response = session.call(&Request::delete(id)).await?;
+            let request =
+                if *unless_reserved { Request::delete_unless_reserved(id) } else { Request::delete(id) };
+            let response = session.call(&request).await?;
             session.print_done(response, id, "cancelled")
         })
         .await

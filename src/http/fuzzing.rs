@@ -59,7 +59,7 @@ pub fn fuzz_bodies(data: &[u8]) {
         15 => check_result(batches::bury_jobs(&body, &limits), |items| {
             items.into_iter().for_each(|item| check_result(item.parsed, |_| ()));
         }),
-        _ => check_result(batches::delete_jobs(&body, &limits), |items| {
+        _ => check_result(batches::delete_jobs(&body, &limits), |(items, _)| {
             items.into_iter().for_each(|item| check_result(item.parsed, |_| ()));
         }),
     }

@@ -12,9 +12,15 @@ use super::{
     spans::SpanStart,
 };
 use crate::{
-    job::{Actor, Expire, Expiry, IdEnd, Job, JobId, JobSpec, NewJob, RememberedId, Topic, TopicFilter, Ttr},
+    job::{
+        Actor, Expire, Expiry, IdEnd, Job, JobId, JobSpec, NewJob, RememberedId, State, Topic, TopicFilter,
+        Ttr,
+    },
     metrics::Event,
-    store::{AddJob, Added, FinishJob, Finished, IfExists, Outcome, Patch, Refusal, Requeue, Steps},
+    store::{
+        AddJob, Added, DeleteRule, DeletedJob, FinishJob, Finished, IfExists, Outcome, Patch, Refusal,
+        Requeue, Steps,
+    },
 };
 
 /// What an add did.
@@ -283,12 +289,18 @@ impl Queue {
         Ok(())
     }
 
-    /// Deletes a job in any state.
+    /// Deletes a job. Returns its state until then.
     ///
     /// # Errors
-    /// [`Error::JobNotFound`], or the store's.
-    pub async fn delete(&self, scope: &TopicFilter, id: &JobId, by: Option<&Actor>) -> Result<()> {
-        let deleted = self.store.delete(scope, vec![id.clone()]).await?;
+    /// [`Error::JobNotFound`], [`Error::JobReserved`] if the rule says so, or the store's.
+    pub async fn delete(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        rule: DeleteRule,
+        by: Option<&Actor>,
+    ) -> Result<State> {
+        let deleted = self.store.delete(scope, vec![id.clone()], rule).await?;
         self.delete_outcome(id, deleted.into_iter().next().ok_or_else(missing_result)?, by)
     }
 
@@ -300,18 +312,19 @@ impl Queue {
         &self,
         scope: &TopicFilter,
         ids: Vec<JobId>,
+        rule: DeleteRule,
         by: Option<&Actor>,
-    ) -> Result<Vec<Result<()>>> {
+    ) -> Result<Vec<Result<State>>> {
         self.check_batch(ids.len())?;
-        let deleted = self.store.delete(scope, ids.clone()).await?;
+        let deleted = self.store.delete(scope, ids.clone(), rule).await?;
         Ok(ids.iter().zip(deleted).map(|(id, deleted)| self.delete_outcome(id, deleted, by)).collect())
     }
 
-    fn delete_outcome(&self, id: &JobId, deleted: Outcome<Topic>, by: Option<&Actor>) -> Result<()> {
-        let topic = deleted?;
+    fn delete_outcome(&self, id: &JobId, deleted: Outcome<DeletedJob>, by: Option<&Actor>) -> Result<State> {
+        let DeletedJob { topic, state } = deleted?;
         self.metrics.count(Event::Deleted, topic.as_str(), 1);
         self.remember_end(id.clone(), topic, EndKind::Deleted, by);
-        Ok(())
+        Ok(state)
     }
 
     pub(super) fn remember_end(&self, id: JobId, topic: Topic, how: EndKind, by: Option<&Actor>) {

@@ -110,6 +110,6 @@ pub use views::{
 };
 
 pub use crate::store::{
-    Claim, Degraded, EngineInfo, FinishJob, JobFilter, JobPage, ListPosition, ListedJob, Minute, Order,
-    Patch, Release, Requeue, Reservation, Span, Timeline, TopicConfig, TopicStats,
+    Claim, Degraded, DeleteRule, EngineInfo, FinishJob, JobFilter, JobPage, ListPosition, ListedJob, Minute,
+    Order, Patch, Release, Requeue, Reservation, Span, Timeline, TopicConfig, TopicStats,
 };

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     job::{Actor, JobId, Topic, TopicFilter},
-    store::FinishJob,
+    store::{DeleteRule, FinishJob},
 };
 
 impl Queue {
@@ -20,7 +20,7 @@ impl Queue {
     /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::ReceiptRequired`], or the store's.
     pub async fn finish_or_delete(&self, scope: &TopicFilter, id: &JobId, by: Option<&Actor>) -> Result<()> {
         match self.finish_unproven(scope, FinishJob { id: id.clone(), receipt: None }, by).await {
-            Err(Error::NotReserved) => self.delete(scope, id, by).await,
+            Err(Error::NotReserved) => self.delete(scope, id, DeleteRule::AnyState, by).await.map(drop),
             Err(Error::JobReplaced) => Ok(()),
             finished => finished,
         }

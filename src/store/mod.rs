@@ -43,7 +43,7 @@ pub use schedules::{
     DUE_BYTES, PreviousRun, ScheduleChange, ScheduleChanged, ScheduleContent, ScheduleOutcome, SchedulePage,
     ScheduleRefusal, ScheduleRun, ScheduleStore, ScheduleUpdates, StoredSchedule,
 };
-pub use step::{Applied, Step, StepAction, Steps};
+pub use step::{Applied, DeleteRule, DeletedJob, Step, StepAction, Steps};
 pub use topic_updates::TopicUpdates;
 pub use topic_values::{TopicStore, TopicValues, Updated};
 pub use view::{Minute, Span, Timeline, Totals};

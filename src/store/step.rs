@@ -53,9 +53,9 @@ pub enum StepAction {
     Requeue(Requeue),
     /// Changes a delayed or ready job in place. Its fingerprint stays.
     Patch(Patch),
-    /// Deletes a job in any state.
-    Delete,
-    /// The same, and its id is not remembered: for a mover, whose other store has the job.
+    /// Deletes a job.
+    Delete(DeleteRule),
+    /// Deletes a job in any state, and its id is not remembered: for a mover, whose other store has the job.
     Discard,
     /// Changes a job that a list showed, if it is still as it was seen, and the change [applies](JobChange::applies_to) to its
     /// state.
@@ -83,11 +83,21 @@ impl StepAction {
             Self::Postpone(..) => "postpone",
             Self::Requeue(_) => "requeue",
             Self::Patch(_) => "patch",
-            Self::Delete => "delete",
+            Self::Delete(_) => "delete",
             Self::Discard => "discard",
             Self::Change { .. } => "change",
         }
     }
+}
+
+/// Which jobs a delete leaves alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeleteRule {
+    /// None.
+    #[default]
+    AnyState,
+    /// Those that a worker holds: they are refused as [in a state](crate::store::Refusal::InState).
+    UnlessReserved,
 }
 
 /// What a step did.
@@ -95,25 +105,36 @@ impl StepAction {
 pub enum Applied {
     /// The job is afterwards like this.
     Job(Box<Job>),
-    /// The job was deleted, was changed as a list showed it, or its reservation was cancelled.
+    /// The job was changed as a list showed it, or its reservation was cancelled.
     Done {
         /// The job's topic.
         topic: Topic,
     },
+    /// The job was deleted.
+    Deleted(DeletedJob),
+}
+
+/// A job that was deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedJob {
+    /// Its topic.
+    pub topic: Topic,
+    /// Its state until then.
+    pub state: State,
 }
 
 impl Applied {
     fn into_job(self) -> Result<Job> {
         match self {
             Self::Job(job) => Ok(*job),
-            Self::Done { .. } => Err(self.unexpected()),
+            Self::Done { .. } | Self::Deleted(_) => Err(self.unexpected()),
         }
     }
 
-    fn into_topic(self) -> Result<Topic> {
+    fn into_deleted(self) -> Result<DeletedJob> {
         match self {
-            Self::Done { topic } => Ok(topic),
-            Self::Job(_) => Err(self.unexpected()),
+            Self::Deleted(deleted) => Ok(deleted),
+            Self::Job(_) | Self::Done { .. } => Err(self.unexpected()),
         }
     }
 
@@ -188,7 +209,8 @@ pub trait Steps {
         &self,
         scope: &TopicFilter,
         ids: Vec<JobId>,
-    ) -> impl Future<Output = Result<Vec<Outcome<Topic>>>> + Send;
+        rule: DeleteRule,
+    ) -> impl Future<Output = Result<Vec<Outcome<DeletedJob>>>> + Send;
 
     /// Makes a [`StepAction::Discard`] for each job of any topic.
     fn discard(&self, ids: Vec<JobId>) -> impl Future<Output = Result<()>> + Send;
@@ -268,10 +290,15 @@ impl<S: Store + ?Sized> Steps for S {
         apply_one(self, scope, id, StepAction::Patch(patch), by).await
     }
 
-    async fn delete(&self, scope: &TopicFilter, ids: Vec<JobId>) -> Result<Vec<Outcome<Topic>>> {
-        let step = |id| Step { id, scope: scope.clone(), action: StepAction::Delete, by: None };
+    async fn delete(
+        &self,
+        scope: &TopicFilter,
+        ids: Vec<JobId>,
+        rule: DeleteRule,
+    ) -> Result<Vec<Outcome<DeletedJob>>> {
+        let step = |id| Step { id, scope: scope.clone(), action: StepAction::Delete(rule), by: None };
         let outcomes = self.apply(ids.into_iter().map(step).collect()).await?.into_iter();
-        outcomes.map(|outcome| transposed(outcome.map(Applied::into_topic))).collect()
+        outcomes.map(|outcome| transposed(outcome.map(Applied::into_deleted))).collect()
     }
 
     async fn discard(&self, ids: Vec<JobId>) -> Result<()> {

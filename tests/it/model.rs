@@ -23,7 +23,7 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 
 use crate::{
     harness::{
-        jobs::{self, Pause, PausedOperations, Wait, millis, retry, topic},
+        jobs::{self, DeleteRule, Pause, PausedOperations, Wait, millis, retry, topic},
         lists::in_state,
         naive::Naive,
         stores::{Engine, Recorder, StoreFixture},
@@ -338,9 +338,11 @@ impl<'a> Sequence<'a> {
         let scope = self.scope();
         let ids = vec![self.id(), self.id()];
         self.touched.extend(ids.iter().cloned());
-        self.log_step(("delete", &scope, &ids));
-        let engine = self.fixture.store.delete(&scope, ids.clone()).await.expect("answers");
-        let model = self.model.delete(&scope, ids).await.expect("answers");
+        let rule =
+            if self.random.random_ratio(1, 3) { DeleteRule::UnlessReserved } else { DeleteRule::AnyState };
+        self.log_step(("delete", &scope, &ids, rule));
+        let engine = self.fixture.store.delete(&scope, ids.clone(), rule).await.expect("answers");
+        let model = self.model.delete(&scope, ids, rule).await.expect("answers");
         self.assert_equal(&engine, &model, "delete");
     }
 

@@ -138,7 +138,16 @@ func (c *Client) Get(ctx context.Context, id string) (*Job, error) {
 // Cancel deletes a job in any state, also while a worker has it. It returns whether there was one; after a lost answer, a
 // missing job counts as deleted by this call.
 func (c *Client) Cancel(ctx context.Context, id string) (bool, error) {
-	err := c.doJob(ctx, "cancel", id, call{method: "DELETE", read: readNothing})
+	return c.cancel(ctx, id, "")
+}
+
+// CancelUnlessReserved is Cancel for a job that no worker has. One that a worker has is refused with the code job_reserved.
+func (c *Client) CancelUnlessReserved(ctx context.Context, id string) (bool, error) {
+	return c.cancel(ctx, id, "?unless_reserved=true")
+}
+
+func (c *Client) cancel(ctx context.Context, id, query string) (bool, error) {
+	err := c.doJob(ctx, "cancel", id, call{method: "DELETE", path: query, read: readNothing})
 	if Code(err) == "job_not_found" {
 		return wasRepeated(err), nil
 	}

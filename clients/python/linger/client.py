@@ -78,11 +78,12 @@ class Client(ScheduleCalls):
                 return None
             raise
 
-    def cancel(self, id: str) -> bool:
-        """Deletes a job in any state, also while a worker has it. Returns whether there was one; after a lost answer, a missing
-        job counts as deleted by this call."""
+    def cancel(self, id: str, *, unless_reserved: bool = False) -> bool:
+        """Deletes a job in any state, also while a worker has it; with `unless_reserved`, such a job is refused with the code
+        job_reserved. Returns whether there was one; after a lost answer, a missing job counts as deleted by this call."""
+        query = "?unless_reserved=true" if unless_reserved else ""
         try:
-            self.connections.call("DELETE", path_of_job(id), None, read_nothing)
+            self.connections.call("DELETE", path_of_job(id) + query, None, read_nothing)
             return True
         except Refused as error:
             if error.code == "job_not_found":

@@ -105,6 +105,13 @@ impl Request {
         Self::new("delete", Method::DELETE, format!("/jobs/{}", segment(id))).repeat(Repeat::SafeUntilGone)
     }
 
+    /// Deletes a job unless a worker holds it, which is refused with the code `job_reserved`.
+    #[must_use]
+    pub fn delete_unless_reserved(id: &str) -> Self {
+        let path = format!("/jobs/{}?unless_reserved=true", segment(id));
+        Self::new("delete", Method::DELETE, path).repeat(Repeat::SafeUntilGone)
+    }
+
     /// A call by the holder of a reservation.
     fn hold(step: &'static str, id: &str, receipt: &str, more: impl Serialize) -> Self {
         Self::post(step, format!("/jobs/{}/{step}", segment(id))).json(&Holding { receipt, more })
@@ -165,9 +172,19 @@ impl Client {
 
     /// Deletes a job in any state; whether there was one. After a lost answer a missing job counts as deleted.
     pub async fn delete(&self, id: &str) -> Result<bool, Error> {
-        let deleted = absent(self.send(&Request::delete(id)).await, "job_not_found")?;
-        Ok(deleted.map(Response::done).transpose()?.is_some())
+        was_there(self.send(&Request::delete(id)).await)
     }
+
+    /// The same unless a worker holds the job, which is refused with the code `job_reserved`.
+    pub async fn delete_unless_reserved(&self, id: &str) -> Result<bool, Error> {
+        was_there(self.send(&Request::delete_unless_reserved(id)).await)
+    }
+}
+
+/// Whether a delete found its job.
+fn was_there(answer: Result<Response, Error>) -> Result<bool, Error> {
+    let deleted = absent(answer, "job_not_found")?;
+    Ok(deleted.map(Response::done).transpose()?.is_some())
 }
 
 /// None for a refusal with this code, which says that there is no such thing.

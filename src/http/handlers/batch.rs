@@ -13,7 +13,7 @@ use crate::{
         wire::{
             batches::{self, BatchItem},
             parameters::NoQuery,
-            responses::{self, AddNote, ItemResult},
+            responses::{self, ItemResult, ResultNote},
             trace::RequestTrace,
         },
     },
@@ -47,7 +47,7 @@ pub async fn add(
     let outcomes = app.queue.add_batch(&caller.topics, jobs, by.as_ref()).await?;
     let results = merge(slots, outcomes, |outcome: AddOutcome, slot| {
         slot.id = Some(outcome.id().clone());
-        slot.added = AddNote::for_outcome(&outcome);
+        slot.note = ResultNote::for_add(&outcome);
         responses::status_of_add(&outcome)
     });
     Ok(permit.attach_to(responses::results(&results)))
@@ -116,11 +116,15 @@ pub async fn delete(
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
-    let items = body.parse(&app, batches::delete_jobs).await?;
+    let (items, rule) = body.parse(&app, batches::delete_jobs).await?;
     let permit = reserve_results(&app, items.len())?;
     let (slots, ids) = split(items);
-    let outcomes = app.queue.delete_batch(&caller.topics, ids, by.as_ref()).await?;
-    Ok(permit.attach_to(responses::results(&merge(slots, outcomes, |(), _| StatusCode::NO_CONTENT))))
+    let outcomes = app.queue.delete_batch(&caller.topics, ids, rule, by.as_ref()).await?;
+    let results = merge(slots, outcomes, |state, slot| {
+        slot.note = Some(ResultNote::Deleted(state));
+        StatusCode::NO_CONTENT
+    });
+    Ok(permit.attach_to(responses::results(&results)))
 }
 
 /// Acquires bytes for the results of a batch.
@@ -132,7 +136,7 @@ fn reserve_results(app: &App, items: usize) -> Result<ResponsePermit, Problem> {
 struct ResultSlot {
     id: Option<JobId>,
     refused: Option<Problem>,
-    added: Option<AddNote>,
+    note: Option<ResultNote>,
 }
 
 /// Splits items into the positions of all and the values of the valid ones.
@@ -146,7 +150,7 @@ fn split<T>(items: Vec<BatchItem<T>>) -> (Vec<ResultSlot>, Vec<T>) {
             }
             Err(problem) => Some(problem),
         };
-        slots.push(ResultSlot { id, refused, added: None });
+        slots.push(ResultSlot { id, refused, note: None });
     }
     (slots, valid)
 }
@@ -168,7 +172,7 @@ fn merge<T>(
                 None => Err(Problem::internal()),
             },
         };
-        ItemResult { id: slot.id, outcome, added: slot.added }
+        ItemResult { id: slot.id, outcome, note: slot.note }
     };
     slots.into_iter().map(result).collect()
 }

@@ -61,10 +61,11 @@ pub async fn delete(
     Authenticated(caller): Authenticated,
     RequestActor(by): RequestActor,
     JobPath(id): JobPath,
-    _: NoQuery,
+    mut query: Query,
 ) -> HandlerResult {
-    app.queue.delete(&caller.topics, &id, by.as_ref()).await?;
-    Ok(responses::no_content())
+    let rule = requests::delete_rule(query.optional(requests::UNLESS_RESERVED, values::flag_text));
+    query.finish()?;
+    Ok(responses::deleted(app.queue.delete(&caller.topics, &id, rule, by.as_ref()).await?))
 }
 
 /// The receipt in the query. The steps of a holder accept it there or in the body.

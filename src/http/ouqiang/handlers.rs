@@ -21,7 +21,7 @@ use crate::{
         json_body::run_parser,
     },
     job::NewJob,
-    queue::{Error, Pop},
+    queue::{DeleteRule, Error, Pop},
 };
 
 type HandlerResult = std::result::Result<Response, FailedCall>;
@@ -130,7 +130,7 @@ pub async fn delete(
     WholeBody(bytes): WholeBody,
 ) -> HandlerResult {
     let Some(id) = requests::id(&bytes)? else { return Ok(responses::done()) };
-    unless_gone(app.queue.delete(&caller.topics, &id, by.as_ref()).await)?;
+    unless_gone(app.queue.delete(&caller.topics, &id, DeleteRule::AnyState, by.as_ref()).await)?;
     Ok(responses::done())
 }
 

@@ -5,13 +5,13 @@ use serde_json::value::RawValue;
 
 use super::{
     fields::{self, Fields},
-    requests::{self, close, job_definition, null_in_finish, open, open_add},
+    requests::{self, UNLESS_RESERVED, close, delete_rule, job_definition, null_in_finish, open, open_add},
     values,
 };
 use crate::{
     http::errors::{Fault, Faults, MAX_FAULTS, Problem},
     job::{JobId, NewJob, Reason, Receipt, Ttr},
-    queue::{Error, FinishJob, Limits, Release},
+    queue::{DeleteRule, Error, FinishJob, Limits, Release},
 };
 
 /// One item of a batch: its id if it could be read, and the item or why it is refused.
@@ -75,9 +75,11 @@ fn held_jobs<T>(
     }))
 }
 
-pub fn delete_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<JobId>>, Problem> {
-    let ids = batch(open(fields::parse_document(bytes), Problem::invalid_request)?, "ids", limits)?;
-    Ok(batch_items(ids, "ids", |raw, pointer, max_faults, id| match values::job_id(raw) {
+pub fn delete_jobs(bytes: &Bytes, limits: &Limits) -> Result<(Vec<BatchItem<JobId>>, DeleteRule), Problem> {
+    let mut fields = open(fields::parse_document(bytes), Problem::invalid_request)?;
+    let rule = delete_rule(fields.optional(UNLESS_RESERVED, values::flag));
+    let ids = batch(fields, "ids", limits)?;
+    let items = batch_items(ids, "ids", |raw, pointer, max_faults, id| match values::job_id(raw) {
         Ok(parsed) => {
             *id = Some(parsed.clone());
             Ok(parsed)
@@ -87,7 +89,8 @@ pub fn delete_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<JobId
             faults.push(Fault::at_pointer(pointer, detail));
             Err(Problem::invalid_request(faults))
         }
-    }))
+    });
+    Ok((items, rule))
 }
 
 /// Parses the items of a batch, each with its pointer. Together they list as many faults as one response may; further

@@ -17,8 +17,16 @@ use crate::{
         Body, BodyError, Delay, Due, JobId, NewJob, PausedOperations, Reason, Receipt, RetrySchedule,
         SigningKey, TopicCallback, TopicSettings, Ttr,
     },
-    queue::{Limits, NewPause, Patch, Pop, Release, Requeue},
+    queue::{DeleteRule, Limits, NewPause, Patch, Pop, Release, Requeue},
 };
+
+/// The name of what spares reserved jobs in a delete.
+pub const UNLESS_RESERVED: &str = "unless_reserved";
+
+/// What a delete spares.
+pub fn delete_rule(unless_reserved: Option<bool>) -> DeleteRule {
+    if unless_reserved == Some(true) { DeleteRule::UnlessReserved } else { DeleteRule::AnyState }
+}
 
 /// The problem that reports the faults of a body.
 type ToProblem = fn(Faults) -> Problem;

@@ -12,7 +12,7 @@ use crate::http::{
     json::{self, ObjectWriter},
 };
 use crate::{
-    job::{IdEnd, Job, JobId, RememberedId, RetrySchedule, Timestamp, format_seconds},
+    job::{IdEnd, Job, JobId, RememberedId, RetrySchedule, State, Timestamp, format_seconds},
     push::EndpointFigures,
     queue::{AddOutcome, ChangedOldest, Reservation, Span, Timeline, TimelineView},
 };
@@ -21,6 +21,8 @@ use crate::{
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// Marks the response to an add that has replaced an older version.
 const REPLACED: HeaderName = HeaderName::from_static("linger-replaced");
+/// The state of the job that was deleted.
+const STATE: HeaderName = HeaderName::from_static("linger-state");
 
 /// One job.
 pub fn job(job: &Job) -> Response {
@@ -206,20 +208,22 @@ pub fn requeued(ChangedOldest { changed, skipped }: ChangedOldest) -> Response {
     })
 }
 
-/// What the result of an add in a batch says beside its status.
+/// What the result of one item of a batch says beside its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AddNote {
-    /// It has replaced an older version.
+pub enum ResultNote {
+    /// The add has replaced an older version.
     Replaced,
-    /// It repeats the add of a job that exists.
+    /// The add repeats that of a job that exists.
     Replayed,
-    /// It repeats the add of a job that was finished, at this time.
+    /// The add repeats that of a job that was finished, at this time.
     Ended(IdEnd, Timestamp),
+    /// The job was in this state when it was deleted.
+    Deleted(State),
 }
 
-impl AddNote {
-    /// What is to be said of an outcome.
-    pub fn for_outcome(outcome: &AddOutcome) -> Option<Self> {
+impl ResultNote {
+    /// What is to be said of an add.
+    pub fn for_add(outcome: &AddOutcome) -> Option<Self> {
         match outcome {
             AddOutcome::Created(_) => None,
             AddOutcome::Replaced(_) => Some(Self::Replaced),
@@ -233,8 +237,8 @@ impl AddNote {
 pub struct ItemResult {
     pub id: Option<JobId>,
     pub outcome: Result<StatusCode, Problem>,
-    /// What an add did, beside its status.
-    pub added: Option<AddNote>,
+    /// What it says beside its status.
+    pub note: Option<ResultNote>,
 }
 
 /// The results of a batch, one per item.
@@ -253,13 +257,14 @@ impl ItemResult {
         if let Some(id) = &self.id {
             object.text("id", id.as_str());
         }
-        match self.added {
-            Some(AddNote::Replaced) => object.flag("replaced", true),
-            Some(AddNote::Replayed) => object.flag("replayed", true),
-            Some(AddNote::Ended(how, at)) => {
+        match self.note {
+            Some(ResultNote::Replaced) => object.flag("replaced", true),
+            Some(ResultNote::Replayed) => object.flag("replayed", true),
+            Some(ResultNote::Ended(how, at)) => {
                 object.flag("replayed", true);
                 write_ended(&mut object, how, at);
             }
+            Some(ResultNote::Deleted(state)) => object.text("state", state.as_str()),
             None => {}
         }
         if let Err(problem) = &self.outcome {
@@ -272,4 +277,9 @@ impl ItemResult {
 /// Success without a body.
 pub fn no_content() -> Response {
     StatusCode::NO_CONTENT.into_response()
+}
+
+/// The response to a delete of a job that was in this state.
+pub fn deleted(state: State) -> Response {
+    (StatusCode::NO_CONTENT, [(STATE, state.as_str())]).into_response()
 }

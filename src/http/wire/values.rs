@@ -36,7 +36,11 @@ pub fn text(raw: &RawValue) -> ParseResult<Cow<'_, str>> {
 
 /// `true` or `false`.
 pub fn flag(raw: &RawValue) -> ParseResult<bool> {
-    match raw.get() {
+    flag_text(raw.get())
+}
+
+pub fn flag_text(text: &str) -> ParseResult<bool> {
+    match text {
         "true" => Ok(true),
         "false" => Ok(false),
         _ => Err("must be true or false".to_owned()),

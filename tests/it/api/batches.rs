@@ -107,7 +107,7 @@ async fn each_item_of_a_delete_has_its_own_status(engine: Engine) {
     let response =
         api.send("POST", "/batch/delete", r#"{"ids":["a","b","a b",7,"a"]}"#).await.expect(200).json();
     assert_eq!(statuses(&response), [204, 404, 422, 422, 404]);
-    assert_eq!(response["results"][0], json!({"status": 204, "id": "a"}));
+    assert_eq!(response["results"][0], json!({"status": 204, "id": "a", "state": "ready"}));
     assert_eq!(error_locations(&response["results"][2]["problem"]), ["/ids/2"]);
 }
 

@@ -10,7 +10,7 @@ use linger::{
 };
 
 use crate::harness::{
-    jobs::{ALL, id},
+    jobs::{ALL, DeleteRule, id},
     socket::{Client, Server, ServerOptions, get, post},
     wait::{TimeLimit, until},
 };
@@ -89,7 +89,7 @@ async fn trap_a_client_that_leaves_a_long_poll_returns_the_job_uncounted() {
         add(&mut client, &name).await;
         let job = job(&server, &name).await;
         assert_eq!((job.state(), job.attempts), (State::Ready, 0), "call {n}");
-        server.queue.delete(ALL, &id(&name), None).await.expect("deletes");
+        server.queue.delete(ALL, &id(&name), DeleteRule::AnyState, None).await.expect("deletes");
     }
     server.shut_down().await;
 }

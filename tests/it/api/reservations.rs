@@ -22,6 +22,7 @@ on_every_engine!(
     bury_keeps_the_reason,
     a_job_without_attempts_left_becomes_a_dead_letter,
     delete_works_in_every_state,
+    a_delete_may_leave_what_a_worker_holds,
     unknown_jobs_are_not_found,
     receipts_are_checked_before_anything_else,
     a_receipt_may_be_in_the_query_or_in_the_body,
@@ -186,7 +187,9 @@ async fn delete_works_in_every_state(engine: Engine) {
     api.add(r#"{"topic":"delayed","id":"delayed","delay":5}"#).await;
     for state in ["dead", "reserved", "ready", "delayed"] {
         assert_eq!(api.get(&format!("/jobs/{state}")).await.json()["state"], state);
-        assert!(api.delete(&format!("/jobs/{state}")).await.expect(204).body.is_empty());
+        let deleted = api.delete(&format!("/jobs/{state}")).await.expect(204);
+        assert!(deleted.body.is_empty());
+        assert_eq!(deleted.header("linger-state"), state);
         api.delete(&format!("/jobs/{state}")).await.expect_problem(404, "job_not_found");
     }
     api.post(&format!("/jobs/reserved/finish?receipt={}", text(&job["receipt"])))
@@ -194,6 +197,22 @@ async fn delete_works_in_every_state(engine: Engine) {
         .expect_problem(404, "job_not_found");
     api.advance_and_promote(seconds(5)).await;
     api.get("/topics/delayed/pop").await.expect(204);
+}
+
+async fn a_delete_may_leave_what_a_worker_holds(engine: Engine) {
+    let api = Api::new(engine).await;
+    api.add(r#"{"topic":"t","id":"held"}"#).await;
+    api.pop("t").await;
+    api.add(r#"{"topic":"t","id":"waits","delay":5}"#).await;
+    api.delete("/jobs/held?unless_reserved=true").await.expect_problem(409, "job_reserved");
+    let body = r#"{"ids":["held","waits"],"unless_reserved":true}"#;
+    let results = api.send("POST", "/batch/delete", body).await.expect(200).json()["results"].clone();
+    assert_eq!(results[0]["problem"]["code"], "job_reserved");
+    assert_eq!(results[1], json!({ "status": 204, "id": "waits", "state": "delayed" }));
+    let refused = api.delete("/jobs/held?unless_reserved=yes").await;
+    refused.expect_problem(400, "invalid_parameter");
+    let deleted = api.delete("/jobs/held?unless_reserved=false").await.expect(204);
+    assert_eq!(deleted.header("linger-state"), "reserved");
 }
 
 async fn unknown_jobs_are_not_found(engine: Engine) {

@@ -177,7 +177,10 @@ async fn the_id_is_free_once_the_job_is_gone(fixture: StoreFixture) {
     fixture.store.finish(ALL, finish(&first.job.id, &first.receipt)).await.expect("finishes");
     let other = AddJob { fingerprint: Fingerprint([9; 16]), ..delayed("a", seconds(5)) };
     add(&*fixture.store, other).await;
-    assert_eq!(fixture.store.delete(ALL, vec![id("a")]).await.expect("deletes"), [Ok(topic("t"))]);
+    assert_eq!(
+        fixture.store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes"),
+        [deleted(State::Delayed)]
+    );
     // Delete, then add with the same id: one delivery, at the new time.
     add(&*fixture.store, delayed("a", seconds(20))).await;
     fixture.advance_and_promote(seconds(19)).await;
@@ -239,8 +242,8 @@ async fn fault_an_id_that_looks_like_a_key_of_the_store_harms_nothing(fixture: S
     add(&*fixture.store, delayed("witness", seconds(1))).await;
     for name in names {
         add(&*fixture.store, AddJob { topic: topic("keys"), ..job(name) }).await;
-        fixture.store.delete(ALL, vec![id(name)]).await.expect("deletes");
-        fixture.store.delete(ALL, vec![id(name)]).await.expect("deletes nothing");
+        fixture.store.delete(ALL, vec![id(name)], DeleteRule::AnyState).await.expect("deletes");
+        fixture.store.delete(ALL, vec![id(name)], DeleteRule::AnyState).await.expect("deletes nothing");
     }
     fixture.advance_and_promote(seconds(1)).await;
     assert_eq!(reserve(&*fixture.store).await.job.id, id("witness"));

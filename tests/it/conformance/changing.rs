@@ -186,7 +186,10 @@ async fn a_deleted_job_is_gone_in_any_state(fixture: StoreFixture) {
     for name in ["delayed-00", "ready-00", "reserved-00", "dead-00", "held"] {
         assert!(change_now(store, name, JobChange::Delete).await, "{name}");
         assert_eq!(store.get(ALL, &id(name)).await.expect("gets"), None, "{name}");
-        assert_eq!(store.delete(ALL, vec![id(name)]).await.expect("answers"), [Err(Refusal::Gone)]);
+        assert_eq!(
+            store.delete(ALL, vec![id(name)], DeleteRule::AnyState).await.expect("answers"),
+            [Err(Refusal::Gone)]
+        );
     }
     let finished = store.finish(ALL, finish(&id("held"), &held.receipt)).await.expect("answers");
     assert_eq!(finished, [Err(Refusal::Gone)]);

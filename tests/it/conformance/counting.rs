@@ -83,7 +83,7 @@ async fn counts_are_right_after_every_step(fixture: StoreFixture) {
     let b = reserve(&*fixture.store).await;
     fixture.store.finish(ALL, finish(&b.job.id, &b.receipt)).await.expect("finishes");
     expect(&fixture, 1, 0, 0, 0).await;
-    fixture.store.delete(ALL, vec![id("a")]).await.expect("deletes");
+    fixture.store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
     assert_eq!(stats(&fixture).await, None);
 }
 
@@ -98,7 +98,7 @@ async fn the_next_due_and_the_oldest_ready_are_reported(fixture: StoreFixture) {
     fixture.advance_and_promote(seconds(25)).await;
     let seen = stats(&fixture).await.expect("is there");
     assert_eq!((seen.next_due, seen.oldest_ready), (at(30), at(10)));
-    fixture.store.delete(ALL, vec![id("a"), id("c")]).await.expect("deletes");
+    fixture.store.delete(ALL, vec![id("a"), id("c")], DeleteRule::AnyState).await.expect("deletes");
     let seen = stats(&fixture).await.expect("is there");
     assert_eq!((seen.next_due, seen.oldest_ready), (None, at(20)));
     let now = fixture.now();
@@ -159,7 +159,7 @@ async fn topics_are_independent(fixture: StoreFixture) {
 async fn fault_a_deleted_job_counts_nowhere_and_leaves_nothing_to_wait_for(fixture: StoreFixture) {
     add(&*fixture.store, delayed("a", seconds(365 * 86_400))).await;
     add(&*fixture.store, delayed("b", seconds(1))).await;
-    fixture.store.delete(ALL, vec![id("a"), id("b")]).await.expect("deletes");
+    fixture.store.delete(ALL, vec![id("a"), id("b")], DeleteRule::AnyState).await.expect("deletes");
     expect(&fixture, 0, 0, 0, 0).await;
     fixture.clock.advance(seconds(1));
     let promoted = fixture.store.promote(100).await.expect("promotes");

@@ -124,7 +124,7 @@ async fn the_list_of_a_topic_continues_behind_any_dead_letter(fixture: StoreFixt
     // The last round finds no dead letter at the position.
     for is_gone in [false, true] {
         if is_gone {
-            store.delete(ALL, vec![id("c")]).await.expect("deletes");
+            store.delete(ALL, vec![id("c")], DeleteRule::AnyState).await.expect("deletes");
         }
         let left = |range: std::ops::Range<usize>| {
             let jobs = all[range].iter().filter(|listed| !is_gone || listed.job.id != id("c"));

@@ -15,6 +15,7 @@ super::on_every_engine! {
     a_finish_without_a_receipt_needs_a_reservation,
     a_job_that_requires_its_receipt_says_so,
     a_job_is_deleted_in_any_state,
+    a_delete_may_leave_reserved_jobs,
     a_deleted_job_is_delivered_no_more,
     fault_a_late_finish_ends_no_later_delivery,
     fault_a_late_finish_ends_no_newer_job_with_the_id,
@@ -127,13 +128,35 @@ async fn a_job_is_deleted_in_any_state(fixture: StoreFixture) {
         assert_eq!(fixture.store.get(ALL, &id(name)).await.expect("gets").expect("is there").state(), state);
     }
     let ids = ["delayed", "unknown", "ready", "reserved", "dead", "dead"].map(id);
-    let gone = fixture.store.delete(ALL, ids.to_vec()).await.expect("deletes");
-    let expected = [1, 0, 1, 1, 1, 0].map(|there| match there {
-        1 => Ok(topic("t")),
-        _ => Err(Refusal::Gone),
-    });
-    assert_eq!(gone, expected);
+    let spared = fixture.store.delete(ALL, vec![id("reserved")], DeleteRule::UnlessReserved).await;
+    assert_eq!(spared.expect("answers"), [Err(Refusal::InState(State::Reserved))]);
+    let gone = fixture.store.delete(ALL, ids.to_vec(), DeleteRule::AnyState).await.expect("deletes");
+    let [delayed, ready, reserved, dead] = State::ALL.map(deleted);
+    assert_eq!(gone, [delayed, Err(Refusal::Gone), ready, reserved, dead, Err(Refusal::Gone)]);
     assert_eq!(fixture.store.topic(&topic("t")).await.expect("reads"), None);
+}
+
+async fn a_delete_may_leave_reserved_jobs(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    add(store, job("held")).await;
+    let held = reserve(store).await;
+    add(store, job("ready")).await;
+    add(store, delayed("delayed", seconds(5))).await;
+    let ids = ["ready", "held", "delayed", "unknown"].map(id).to_vec();
+    let outcomes = store.delete(ALL, ids, DeleteRule::UnlessReserved).await.expect("answers");
+    assert_eq!(
+        outcomes,
+        [
+            deleted(State::Ready),
+            Err(Refusal::InState(State::Reserved)),
+            deleted(State::Delayed),
+            Err(Refusal::Gone)
+        ]
+    );
+    assert_eq!(store.get(ALL, &id("held")).await.expect("gets"), Some(held.job));
+    fixture.advance_and_promote(seconds(60)).await;
+    let came_back = store.delete(ALL, vec![id("held")], DeleteRule::UnlessReserved).await;
+    assert_eq!(came_back.expect("answers"), [deleted(State::Ready)]);
 }
 
 async fn a_deleted_job_is_delivered_no_more(fixture: StoreFixture) {
@@ -141,7 +164,11 @@ async fn a_deleted_job_is_delivered_no_more(fixture: StoreFixture) {
     add(&*fixture.store, job("reserved")).await;
     let reserved = reserve(&*fixture.store).await;
     add(&*fixture.store, job("ready")).await;
-    fixture.store.delete(ALL, ["delayed", "ready", "reserved"].map(id).to_vec()).await.expect("deletes");
+    fixture
+        .store
+        .delete(ALL, ["delayed", "ready", "reserved"].map(id).to_vec(), DeleteRule::AnyState)
+        .await
+        .expect("deletes");
     let late = fixture.store.finish(ALL, finish(&id("reserved"), &reserved.receipt)).await.expect("answers");
     assert_eq!(late, [Err(Refusal::Gone)]);
     fixture.advance_and_promote(seconds(86_400)).await;
@@ -167,7 +194,7 @@ async fn fault_a_late_finish_ends_no_later_delivery(fixture: StoreFixture) {
 async fn fault_a_late_finish_ends_no_newer_job_with_the_id(fixture: StoreFixture) {
     add(&*fixture.store, job("a")).await;
     let old = reserve(&*fixture.store).await;
-    fixture.store.delete(ALL, vec![id("a")]).await.expect("deletes");
+    fixture.store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
     add(&*fixture.store, job("a")).await;
     assert_eq!(
         fixture.store.finish(ALL, finish(&id("a"), &old.receipt)).await.expect("answers"),

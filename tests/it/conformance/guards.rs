@@ -145,7 +145,7 @@ async fn a_job_that_is_gone_or_new_is_skipped(fixture: StoreFixture) {
     let due = Due::At(fixture.now().after(seconds(10)));
     add(store, AddJob { due, ..job("a") }).await;
     let seen = see(store, "a").await;
-    store.delete(ALL, vec![id("a")]).await.expect("deletes");
+    store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
     assert_skipped(store, &seen, "deleted").await;
     add(store, AddJob { due, topic: topic("u"), ..job("a") }).await;
     assert_eq!(see(store, "a").await, SeenJob { topic: topic("u"), ..seen.clone() });

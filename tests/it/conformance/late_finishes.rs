@@ -127,7 +127,7 @@ async fn a_change_of_the_job_ends_a_late_finish(fixture: StoreFixture) {
         assert_eq!(finish_a(store, &receipt).await, Err(Refusal::Lost), "{patch:?}");
         let touched = store.touch(ALL, &id("a"), &receipt, None).await.expect("answers");
         assert_eq!(touched, Err(Refusal::Lost), "{patch:?}");
-        store.delete(ALL, vec![id("a")]).await.expect("deletes");
+        store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
     }
     let (later, again) = (after(seconds(9)), Requeue::from(after(seconds(0))));
     for how in [JobChange::Reschedule(later), JobChange::Requeue(again)] {
@@ -136,7 +136,7 @@ async fn a_change_of_the_job_ends_a_late_finish(fixture: StoreFixture) {
         let seen = see(store, "a").await;
         assert_eq!(store.change(change(&seen, how.clone()), None).await.expect("answers"), [true]);
         assert_eq!(finish_a(store, &receipt).await, Err(Refusal::Lost), "{how:?}");
-        store.delete(ALL, vec![id("a")]).await.expect("deletes");
+        store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
     }
 }
 
@@ -182,7 +182,7 @@ async fn the_holder_who_gives_a_job_back_cannot_finish_it_late(fixture: StoreFix
         }
         fixture.advance_and_promote(seconds(60)).await;
         assert_eq!(finish_a(store, &held.receipt).await, Err(Refusal::Lost), "{buries}");
-        store.delete(ALL, vec![id("a")]).await.expect("deletes");
+        store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
     }
 }
 
@@ -194,7 +194,7 @@ async fn a_job_that_wants_no_late_finish_refuses_it(fixture: StoreFixture) {
         let touched = store.touch(ALL, &id("a"), &receipt, None).await.expect("answers");
         assert_eq!(touched, Err(Refusal::Lost), "{expected}");
         assert_eq!(state(store).await, expected);
-        store.delete(ALL, vec![id("a")]).await.expect("deletes");
+        store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
     }
 }
 
@@ -238,7 +238,7 @@ async fn a_late_finish_moves_with_its_job(fixture: StoreFixture) {
     for (spec, expected) in specs() {
         let receipt = time_out(&fixture, spec).await;
         let record: JobRecord = one(all_records(store).await.1);
-        store.delete(ALL, vec![id("a")]).await.expect("deletes");
+        store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
         assert_eq!(store.put(vec![record.clone()]).await.expect("puts"), [Put::Done]);
         assert_eq!(all_records(store).await.1, [record]);
         assert_eq!(finish_a(store, &receipt).await, finished_late(), "{expected}");

@@ -55,7 +55,7 @@ async fn every_change_that_makes_a_job_ready_is_announced(fixture: StoreFixture)
     fixture.notifications.take_ready();
     assert_eq!(requeue_oldest(&*fixture.store, "t", 10).await, 1);
     assert_announced(&fixture, "a requeue of a listed job").await;
-    fixture.store.delete(ALL, vec![id("a")]).await.expect("deletes");
+    fixture.store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
     add(&*fixture.store, job("b")).await;
     assert_announced(&fixture, "an add without delay").await;
     add(&*fixture.store, delayed("c", seconds(100))).await;

@@ -145,7 +145,7 @@ async fn every_change_announces_the_outlet_of_the_job(fixture: StoreFixture) {
     store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");
     assert_eq!(requeue_oldest(store, "t", 10).await, 1);
     assert_announced("a requeue of a listed job");
-    store.delete(ALL, vec![id("a")]).await.expect("deletes");
+    store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
     add(store, AddJob { due: Due::After(delay(seconds(5))), ..called("b", URL) }).await;
     fixture.advance_and_promote(seconds(5)).await;
     assert_announced("a delayed job that became due");
@@ -227,7 +227,7 @@ async fn figures_are_those_of_the_topic(fixture: StoreFixture) {
         .collect();
     assert_eq!(counts, [("only-calls", 0, 1, 0), ("t", 2, 3, 1)]);
     store.bury(ALL, &id("b"), &held.receipt, None).await.expect("answers").expect("is held");
-    store.delete(ALL, vec![id("oldest"), id("held"), id("c")]).await.expect("deletes");
+    store.delete(ALL, vec![id("oldest"), id("held"), id("c")], DeleteRule::AnyState).await.expect("deletes");
     let stats = store.topic(&topic("t")).await.expect("reads").expect("has jobs");
     assert_eq!((stats.delayed, stats.ready, stats.reserved, stats.dead), (2, 1, 0, 1));
     assert_eq!(
@@ -304,7 +304,10 @@ async fn scopes_and_moves_name_the_topic(fixture: StoreFixture) {
         assert!(store.get(scope, &id("a")).await.expect("gets").is_some());
     }
     assert_eq!(store.get(&foreign, &id("a")).await.expect("gets"), None);
-    assert_eq!(store.delete(&foreign, vec![id("a")]).await.expect("answers"), [Err(Refusal::Gone)]);
+    assert_eq!(
+        store.delete(&foreign, vec![id("a")], DeleteRule::AnyState).await.expect("answers"),
+        [Err(Refusal::Gone)]
+    );
     let held = reserve_called(store).await;
     let finished = store.finish(&foreign, finish(&id("a"), &held.receipt)).await.expect("answers");
     assert_eq!(finished, [Err(Refusal::Gone)]);
@@ -315,7 +318,10 @@ async fn scopes_and_moves_name_the_topic(fixture: StoreFixture) {
         moves.iter().map(|moved| (moved.topic.as_str(), moved.kind)).collect::<Vec<_>>(),
         [("t", MoveKind::TimedOut)]
     );
-    assert_eq!(store.delete(&own, vec![id("a")]).await.expect("answers"), [Ok(topic("t"))]);
+    assert_eq!(
+        store.delete(&own, vec![id("a")], DeleteRule::AnyState).await.expect("answers"),
+        [deleted(State::Ready)]
+    );
 }
 
 async fn many_hosts_share_256_outlets(fixture: StoreFixture) {

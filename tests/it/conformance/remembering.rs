@@ -1,7 +1,7 @@
 //! Remembered ids: which ends are remembered, for how long, and what an add finds.
 
 use linger::{
-    job::{Fingerprint, IdEnd, RememberedId},
+    job::{Fingerprint, IdEnd, RememberedId, State},
     store::{AddJob, Added, FinishJob, Finished, IfExists, JobChange, Outcome, Put, Refusal, Steps, Store},
 };
 
@@ -128,15 +128,18 @@ async fn a_deleted_id_is_refused_for_its_window(fixture: StoreFixture) {
         if held {
             reserve(store).await;
         }
-        let deleted = store.delete(ALL, vec![id("a"), id("a")]).await.expect("answers");
-        assert_eq!(deleted, [Ok(topic("t")), Err(Refusal::Gone)]);
+        let outcomes =
+            store.delete(ALL, vec![id("a"), id("a")], DeleteRule::AnyState).await.expect("answers");
+        let state = if held { State::Reserved } else { State::Ready };
+        assert_eq!(outcomes, [deleted(state), Err(Refusal::Gone)]);
         for again in [windowed(30), other_request(windowed(30))] {
             assert_eq!(add_word(store, again).await, "refused: deleted", "also the same request");
         }
         fixture.advance_and_promote(seconds(30)).await;
     }
     assert_eq!(add_word(store, windowed(30)).await, "created");
-    let foreign = store.delete(&only(&["other"]), vec![id("a")]).await.expect("answers");
+    let foreign =
+        store.delete(&only(&["other"]), vec![id("a")], DeleteRule::AnyState).await.expect("answers");
     assert_eq!(foreign, [Err(Refusal::Gone)]);
     finish_next(store).await;
     assert_eq!(add_word(store, windowed(30)).await, "finished", "a foreign delete is not remembered");
@@ -198,7 +201,7 @@ async fn a_replacement_adds_the_job_anew(fixture: StoreFixture) {
     finish_next(store).await;
     assert_eq!(add_word(store, replacing()).await, "created");
     assert_eq!(add_word(store, replacing()).await, "replaced");
-    store.delete(ALL, vec![id("a")]).await.expect("deletes");
+    store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
     assert_eq!(add_word(store, windowed(600)).await, "refused: deleted");
     assert_eq!(add_word(store, replacing()).await, "created");
     purge(store, &topic("t"), 10).await;
@@ -221,7 +224,7 @@ async fn a_replacement_does_not_restore_an_older_version(fixture: StoreFixture) 
     assert_eq!(add_any(store, revised(Some(6))).await, Err(Refusal::OlderRevision { stored: 7 }));
     assert_eq!(add_word(store, other_request(revised(Some(7)))).await, "finished", "the revision counts");
     assert_eq!(add_word(store, revised(Some(8))).await, "created");
-    store.delete(ALL, vec![id("a")]).await.expect("deletes");
+    store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
     assert_eq!(add_any(store, revised(Some(7))).await, Err(Refusal::OlderRevision { stored: 8 }));
     assert_eq!(add_word(store, revised(Some(8))).await, "refused: deleted", "a late repeat restores nothing");
     assert_eq!(add_word(store, revised(Some(9))).await, "created");
@@ -291,7 +294,7 @@ async fn a_batch_of_remembered_ids_is_answered_in_order(fixture: StoreFixture) {
     let item = |name: &str| FinishJob { id: id(name), receipt: receipt(name) };
     let outcomes = store.finish(ALL, vec![item("a"), item("a"), item("b")]).await.expect("answers");
     assert_eq!(outcomes, [finished(), Err(Refusal::Gone), finished()]);
-    store.delete(ALL, vec![id("c")]).await.expect("deletes");
+    store.delete(ALL, vec![id("c")], DeleteRule::AnyState).await.expect("deletes");
     let replacing = AddJob { if_exists: replace_by("ops"), ..named("b") };
     let batch = vec![
         named("a"),

@@ -187,7 +187,7 @@ async fn a_replaced_job_moves_with_its_holder(fixture: StoreFixture) {
     let store = &*fixture.store;
     let held = hold_and_replace(store, 0).await;
     let record = one(all_records(store).await.1);
-    store.delete(ALL, vec![id("a")]).await.expect("deletes");
+    store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
     assert_eq!(store.put(vec![record.clone()]).await.expect("puts"), [Put::Done]);
     assert_eq!(all_records(store).await.1, [record]);
     assert_eq!(finish_a(store, Some(&held.receipt)).await, Err(Refusal::Replaced));

@@ -121,7 +121,7 @@ async fn deleted_heads_do_not_make_a_queue_look_empty(fixture: StoreFixture) {
         add(&*fixture.store, job(name)).await;
     }
     let gone: Vec<_> = names[..299].iter().map(|name| id(name)).collect();
-    fixture.store.delete(ALL, gone).await.expect("deletes");
+    fixture.store.delete(ALL, gone, DeleteRule::AnyState).await.expect("deletes");
     assert_eq!(reserve(&*fixture.store).await.job.id, id("299"));
     assert_eq!(reserve_any(&*fixture.store).await, None);
 }

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, State, TopicFilter},
-    store::{Applied, JobChange, Outcome, Patch, Release, SeenJob, Step, StepAction, Store},
+    store::{Applied, DeletedJob, JobChange, Outcome, Patch, Release, SeenJob, Step, StepAction, Store},
 };
 
 use crate::harness::{jobs::*, lists::get, stores::StoreFixture};
@@ -28,6 +28,7 @@ fn told(outcomes: &[Outcome<Applied>]) -> Vec<String> {
     let tell = |outcome: &Outcome<Applied>| match outcome {
         Ok(Applied::Job(job)) => format!("{}: {}", job.id, job.state()),
         Ok(Applied::Done { topic }) => format!("done in {topic}"),
+        Ok(Applied::Deleted(DeletedJob { topic, state })) => format!("deleted in {topic}, {state}"),
         Err(refusal) => format!("{refusal:?}"),
     };
     outcomes.iter().map(tell).collect()
@@ -57,8 +58,8 @@ async fn steps_of_all_kinds_are_applied_in_their_order(fixture: StoreFixture) {
         step("held", StepAction::Bury(held.clone(), None)),
         step("held", StepAction::Release(held, Release::default())),
         step("held", StepAction::Requeue(after(seconds(9)).into())),
-        step("held", StepAction::Delete),
-        step("held", StepAction::Delete),
+        step("held", StepAction::Delete(DeleteRule::AnyState)),
+        step("held", StepAction::Delete(DeleteRule::AnyState)),
     ];
     let applied = store.apply(steps).await.expect("answers");
     let expected = [
@@ -74,7 +75,7 @@ async fn steps_of_all_kinds_are_applied_in_their_order(fixture: StoreFixture) {
         "held: dead",
         "Lost",
         "held: delayed",
-        "done in t",
+        "deleted in t, delayed",
         "Gone",
     ];
     assert_eq!(told(&applied), expected);
@@ -97,14 +98,14 @@ async fn the_scope_of_each_step_is_its_own(fixture: StoreFixture) {
     let scoped = |name: &str, scope: TopicFilter, action| Step { scope, ..step(name, action) };
     let applied = store
         .apply(vec![
-            scoped("a", only(&["other"]), StepAction::Delete),
-            scoped("b", only(&["t"]), StepAction::Delete),
+            scoped("a", only(&["other"]), StepAction::Delete(DeleteRule::AnyState)),
+            scoped("b", only(&["t"]), StepAction::Delete(DeleteRule::AnyState)),
             scoped("c", only(&["other"]), change(store, "c", JobChange::Delete).await),
             scoped("c", only(&["t"]), change(store, "c", JobChange::Delete).await),
         ])
         .await
         .expect("answers");
-    assert_eq!(told(&applied), ["Gone", "done in t", "NotAsSeen", "done in t"]);
+    assert_eq!(told(&applied), ["Gone", "deleted in t, delayed", "NotAsSeen", "done in t"]);
     assert_eq!(get(store, "a").await.state(), State::Delayed);
 }
 
@@ -120,7 +121,7 @@ async fn steps_of_no_job_change_nothing(fixture: StoreFixture) {
             held(|receipt| StepAction::Bury(receipt, None)),
             step("nothing", StepAction::Patch(Patch::default())),
             step("nothing", StepAction::Requeue(Due::default().into())),
-            step("nothing", StepAction::Delete),
+            step("nothing", StepAction::Delete(DeleteRule::AnyState)),
         ])
         .await
         .expect("answers");

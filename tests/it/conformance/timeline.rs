@@ -86,7 +86,7 @@ async fn a_timeline_follows_every_change_of_a_due_time(fixture: StoreFixture) {
     assert_eq!(minutes(&fixture, 4).await, [0; 4], "dead");
     store.requeue(ALL, &id("a"), after(seconds(120)), None).await.expect("requeues").expect("is not refused");
     assert_eq!(minutes(&fixture, 4).await, [0, 0, 1, 0], "requeued");
-    store.delete(ALL, vec![id("a")]).await.expect("deletes");
+    store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.expect("deletes");
     assert_eq!(minutes(&fixture, 4).await, [0; 4], "deleted");
     let steps =
         linger::store::AddJob { spec: JobSpec { retry: retry(&[60]), ..JobSpec::default() }, ..job("b") };
@@ -136,7 +136,7 @@ async fn jobs_for_hosts_count_with_their_topic(fixture: StoreFixture) {
     }
     add(&*fixture.store, delayed("c", seconds(60))).await;
     assert_eq!(minutes(&fixture, 2).await, [0, 3]);
-    fixture.store.delete(ALL, vec![id("a"), id("c")]).await.expect("deletes");
+    fixture.store.delete(ALL, vec![id("a"), id("c")], DeleteRule::AnyState).await.expect("deletes");
     assert_eq!(minutes(&fixture, 2).await, [0, 1]);
 }
 

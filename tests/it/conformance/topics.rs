@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Due, Job, JobId, Receipt, State, TopicFilter},
-    store::{AddJob, FinishJob, Finished, Patch, Refusal, Release, Steps, Wait},
+    store::{AddJob, DeletedJob, FinishJob, Finished, Patch, Refusal, Release, Steps, Wait},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};
@@ -55,7 +55,7 @@ async fn every_step(
         format!("{:?}", store.touch(scope, id, receipt, None).await),
         format!("{:?}", store.bury(scope, id, receipt, None).await),
         format!("{:?}", store.requeue(scope, id, Due::default(), None).await),
-        format!("{:?}", store.delete(scope, vec![id.clone()]).await),
+        format!("{:?}", store.delete(scope, vec![id.clone()], DeleteRule::AnyState).await),
     ];
     for patch in [later, at_once, in_place] {
         answers.push(format!("{:?}", store.patch(scope, id, patch, None).await));
@@ -97,8 +97,9 @@ async fn patterns_cover_names_and_beginnings_of_names(fixture: StoreFixture) {
         let added = add(&*fixture.store, AddJob { id: id.clone(), topic: topic(name), ..job("any") }).await;
         let got = fixture.store.get(&only(patterns), &id).await.expect("gets");
         assert_eq!(got, covers.then_some(added), "{patterns:?} and {name}");
-        let deleted = fixture.store.delete(&only(patterns), vec![id]).await.expect("answers");
-        let done = Ok(topic(name));
+        let deleted =
+            fixture.store.delete(&only(patterns), vec![id], DeleteRule::AnyState).await.expect("answers");
+        let done = Ok(DeletedJob { topic: topic(name), state: State::Ready });
         assert_eq!(deleted, [if covers { done } else { Err(Refusal::Gone) }], "{patterns:?} and {name}");
     }
 }
@@ -118,10 +119,11 @@ async fn batches_with_repeats_are_answered_in_order(fixture: StoreFixture) {
     let answers = fixture.store.finish(&only(&["t"]), batch).await.expect("answers");
     assert_eq!(answers, [Err(Refusal::Lost), finished(), Err(Refusal::Gone), Err(Refusal::Gone)]);
     let ids = ["ready", "nobody", "ready", "dead", "dead", "nobody", "delayed", "ready"].map(id);
-    let answers = fixture.store.delete(&only(&["t"]), ids.to_vec()).await.expect("answers");
-    let done = || Ok(topic("t"));
+    let answers =
+        fixture.store.delete(&only(&["t"]), ids.to_vec(), DeleteRule::AnyState).await.expect("answers");
     let gone = || Err(Refusal::Gone);
-    assert_eq!(answers, [done(), gone(), gone(), done(), gone(), gone(), done(), gone()]);
+    let [delayed, ready, _, dead] = State::ALL.map(deleted);
+    assert_eq!(answers, [ready, gone(), gone(), dead, gone(), gone(), delayed, gone()]);
     assert_eq!(fixture.store.topic(&topic("t")).await.expect("reads"), None);
 }
 
@@ -146,7 +148,8 @@ async fn a_limited_batch_leaves_foreign_jobs_alone(fixture: StoreFixture) {
     for name in ["b", "d"] {
         assert_eq!(seen(&fixture, &id(name)).await.expect("is there").state(), State::Reserved);
     }
-    let deleted = fixture.store.delete(&only(&["t", "o"]), ids.to_vec()).await.expect("answers");
+    let deleted =
+        fixture.store.delete(&only(&["t", "o"]), ids.to_vec(), DeleteRule::AnyState).await.expect("answers");
     assert_eq!(deleted, [const { Err(Refusal::Gone) }; 6]);
     let released =
         fixture.store.release(&only(&["t"]), &id("b"), &others[0].receipt, Release::default()).await;

@@ -96,7 +96,7 @@ async fn a_walk_goes_on_where_the_last_job_was_deleted(fixture: StoreFixture) {
                 let page =
                     store.list(&JobFilter::all(state), order, after.as_ref(), limit).await.expect("lists");
                 let seen = page.jobs.iter().map(|listed| listed.job.id.clone()).collect();
-                store.delete(ALL, seen).await.expect("deletes");
+                store.delete(ALL, seen, DeleteRule::AnyState).await.expect("deletes");
                 found.extend(page.jobs);
                 after = page.next;
                 if after.is_none() {
@@ -148,7 +148,7 @@ async fn disturb(fixture: &StoreFixture, n: usize) {
             0 => drop(store.patch(ALL, &other, due_after(seconds(3_000)), None).await.expect("answers")),
             1 => drop(store.patch(ALL, &other, due_after(seconds(0)), None).await.expect("answers")),
             2 => drop(store.patch(ALL, &other, due_after(seconds(1_000)), None).await.expect("answers")),
-            _ => drop(store.delete(ALL, vec![other]).await.expect("answers")),
+            _ => drop(store.delete(ALL, vec![other], DeleteRule::AnyState).await.expect("answers")),
         }
     }
 }

@@ -9,21 +9,26 @@ use linger::{
         RetrySchedule, SecretId, SigningKey, SigningSecret, Topic, TopicFilter, TopicPattern, TraceContext,
         Ttr,
     },
-    store::{AddJob, Added, FinishJob, Finished, IfExists, Outcome, PurgeCursor, Reservation},
+    store::{AddJob, Added, DeletedJob, FinishJob, Finished, IfExists, Outcome, PurgeCursor, Reservation},
 };
 use linger::{
-    job::{Job, JobState, Receipt, Timestamp},
+    job::{Job, JobState, Receipt, State, Timestamp},
     store::Store,
 };
 pub use linger::{
     job::{JobSpec, Pause, PausedOperations, TopicPause},
-    store::{Claim, Wait},
+    store::{Claim, DeleteRule, Wait},
 };
 
 use super::wait::StepLimit;
 
 /// The scope of a caller who may use every topic.
 pub const ALL: &TopicFilter = &TopicFilter::ALL;
+
+/// The outcome of the delete of a job of the topic `t` that was in this state.
+pub fn deleted(state: State) -> Outcome<DeletedJob> {
+    Ok(DeletedJob { topic: topic("t"), state })
+}
 
 /// The scope of a caller who may use the topics that these patterns match.
 pub fn only(patterns: &[&str]) -> TopicFilter {

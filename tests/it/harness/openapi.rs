@@ -225,8 +225,11 @@ impl Contract {
             let at = self.parameter(operation, name);
             let schema =
                 format!("{}/schema", at.unwrap_or_else(|| panic!("{context}: {name} is not documented")));
-            let integer = self.get(&schema).is_some_and(|schema| schema["type"] == "integer");
-            let value = if integer { json!(value.parse::<i64>().expect("a number")) } else { json!(value) };
+            let value = match self.get(&schema).and_then(|schema| schema["type"].as_str()) {
+                Some("integer") => json!(value.parse::<i64>().expect("a number")),
+                Some("boolean") => json!(value.parse::<bool>().expect("true or false")),
+                _ => json!(value),
+            };
             self.validate(&schema, &value, context);
         }
     }

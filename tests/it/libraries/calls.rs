@@ -55,11 +55,12 @@ fn every_call_works(language: Language) {
     assert_eq!(lines[5], json!({ "missing": "job_not_found" }), "get a job that is not there");
     assert_eq!(lines[6], json!({ "jobs": 0 }), "pop from an empty topic");
     assert_eq!(lines[7], json!({ "touched": "a:+=@~" }), "pop and touch");
-    assert_eq!(lines[8], json!({ "reason": "later" }), "release");
-    assert_eq!(lines[9], json!({ "at": true }), "release until a moment");
-    assert_eq!(lines[10], json!({ "buried": "a:+=@~" }), "bury");
-    assert_eq!(lines[11], json!({ "state": "delayed", "at": true }), "requeue at a moment");
-    assert_eq!(lines[12..], [json!({ "cancelled": true }), json!({ "cancelled": false })], "delete, twice");
+    assert_eq!(lines[8]["kept"]["code"], "job_reserved", "delete unless reserved");
+    assert_eq!(lines[9], json!({ "reason": "later" }), "release");
+    assert_eq!(lines[10], json!({ "at": true }), "release until a moment");
+    assert_eq!(lines[11], json!({ "buried": "a:+=@~" }), "bury");
+    assert_eq!(lines[12], json!({ "state": "delayed", "at": true }), "requeue at a moment");
+    assert_eq!(lines[13..], [json!({ "cancelled": true }), json!({ "cancelled": false })], "delete, twice");
 }
 
 fn an_add_whose_answer_is_lost_makes_one_job(language: Language) {

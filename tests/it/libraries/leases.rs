@@ -159,7 +159,7 @@ fn a_handler_whose_job_timed_out_goes_on_and_finishes_it(language: Language) {
     let mut worker = time_out_one(&site, language);
     worker.send("a");
     site.server.wait_for_state("a", &json!(null));
-    assert_eq!(site.server.metric("linger_jobs_finished_late_total{topic=\"t\"}"), Some(1.0));
+    site.server.wait_for_metric("linger_jobs_finished_late_total{topic=\"t\"}", 1.0);
     let events: Vec<_> = worker.stop().into_iter().filter(|line| line["event"].is_string()).collect();
     assert_eq!(events, [json!(null); 0]);
 }
@@ -184,7 +184,7 @@ fn each_of_two_jobs_that_timed_out_has_an_answer_of_its_own(language: Language) 
     worker.wait_for(&json!({ "told": "a" }));
     worker.send("b");
     site.server.wait_for_state("b", &json!(null));
-    assert_eq!(site.server.metric("linger_jobs_finished_late_total{topic=\"t\"}"), Some(1.0));
+    site.server.wait_for_metric("linger_jobs_finished_late_total{topic=\"t\"}", 1.0);
     worker.send("a");
     worker.wait_for(&json!({ "returns": "a" }));
     assert_eq!(events(&worker.stop()), ["lost a"]);

@@ -8,7 +8,7 @@ use linger::{
 
 use super::{Fixture, NOW, accepted_ids, delivered_ids, new_job, pop};
 use crate::harness::{
-    jobs::{ALL, body, id, retry, seconds, topic, ttr},
+    jobs::{ALL, DeleteRule, body, id, retry, seconds, topic, ttr},
     wait::assert_waits,
 };
 
@@ -25,7 +25,7 @@ async fn the_error_for_each_limit_has_the_limit_and_the_value() {
     );
     let ids = vec![id("a"); 3];
     assert_eq!(
-        fixture.queue.delete_batch(ALL, ids, None).await,
+        fixture.queue.delete_batch(ALL, ids, DeleteRule::AnyState, None).await,
         Err(Error::BatchTooLarge { limit: 2, got: 3 })
     );
     let many = Pop { max: 4, ..pop(NOW) };

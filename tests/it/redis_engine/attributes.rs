@@ -165,7 +165,7 @@ async fn jobs_with_large_attributes_and_bodies_can_be_finished_and_deleted() {
             assert_eq!(one(done), finished());
         } else {
             let scope = only(&["t"]);
-            let deleted = store.delete(&scope, vec![id(name)]).await.expect("deletes");
+            let deleted = store.delete(&scope, vec![id(name)], DeleteRule::AnyState).await.expect("deletes");
             assert!(matches!(deleted[..], [Ok(_)]), "{deleted:?}");
         }
     }

@@ -70,7 +70,7 @@ async fn a_closed_store_takes_no_changes() {
     assert_refused("requeue", store.requeue(ALL, &id("dead"), after(seconds(0)), None).await);
     let later = Patch { due: Some(Due::After(delay(seconds(9)))), ..Patch::default() };
     assert_refused("patch", store.patch(ALL, &id("delayed"), later, None).await);
-    assert_refused("delete", store.delete(ALL, vec![id("delayed")]).await);
+    assert_refused("delete", store.delete(ALL, vec![id("delayed")], DeleteRule::AnyState).await);
     assert_refused("purge", store.purge(&topic("t"), None, 10).await);
     let fixture = StoreFixture::new(Engine::Naive).await;
     assert_refused("put", store.put(vec![record(&fixture, "imported")]).await);
@@ -103,5 +103,5 @@ async fn a_closed_store_takes_no_changes() {
     assert_eq!(store.promote(10).await.expect("promotes").moves.len(), 2);
     store.add(vec![job("new")]).await.expect("adds");
     // A mover changes nothing without a fence of its own.
-    assert_refused("a mover", Steps::delete(&*mover, ALL, vec![id("new")]).await);
+    assert_refused("a mover", Steps::delete(&*mover, ALL, vec![id("new")], DeleteRule::AnyState).await);
 }

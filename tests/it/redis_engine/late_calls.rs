@@ -51,8 +51,9 @@ async fn a_late_delete_does_not_take_a_job_that_was_added_since() {
     let pair = Pair::start().await;
     add(pair.other.store(), job("victim")).await;
     pair.proxy.withhold("victim", usize::MAX);
-    is_unavailable(pair.cut_off.store.delete(ALL, vec![id("victim")]).await);
-    let deleted = pair.other.store.delete(ALL, vec![id("victim")]).await.expect("deletes");
+    is_unavailable(pair.cut_off.store.delete(ALL, vec![id("victim")], DeleteRule::AnyState).await);
+    let deleted =
+        pair.other.store.delete(ALL, vec![id("victim")], DeleteRule::AnyState).await.expect("deletes");
     assert!(one(deleted).is_ok());
     add(pair.other.store(), job("victim")).await;
     pair.deliver_late_calls().await;
@@ -78,7 +79,8 @@ async fn a_late_add_does_not_bring_a_deleted_job() {
     let pair = Pair::start().await;
     pair.proxy.withhold("victim", usize::MAX);
     is_unavailable(pair.cut_off.store.add(vec![job("victim")]).await);
-    let deleted = pair.other.store.delete(ALL, vec![id("victim")]).await.expect("deletes");
+    let deleted =
+        pair.other.store.delete(ALL, vec![id("victim")], DeleteRule::AnyState).await.expect("deletes");
     assert_eq!(deleted, [Err(Refusal::Gone)], "a repeat of the delete finds no job");
     pair.deliver_late_calls().await;
     assert_eq!(pair.other.store.get(ALL, &id("victim")).await.expect("gets"), None, "a cancelled job runs");
@@ -145,7 +147,7 @@ async fn a_late_add_does_not_add_a_job_that_existed_before() {
     // The sweep looks for ready topics after a lost reply: that call is none of those to withhold.
     pair.proxy.arm_marked_then("victim", Fault::CutAfter, Fault::Withheld);
     is_unavailable(pair.cut_off.store.add(vec![job("victim"), job("there")]).await);
-    pair.other.store.delete(ALL, vec![id("there")]).await.expect("deletes");
+    pair.other.store.delete(ALL, vec![id("there")], DeleteRule::AnyState).await.expect("deletes");
     pair.deliver_late_calls().await;
     assert!(pair.other.store.get(ALL, &id("victim")).await.expect("gets").is_some());
     assert_eq!(pair.other.store.get(ALL, &id("there")).await.expect("gets"), None, "a deleted job is back");

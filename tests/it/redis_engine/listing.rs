@@ -94,7 +94,7 @@ async fn jobs_of_one_millisecond_are_each_on_one_page() {
         let mut left = walk(store, &JobFilter::all(State::Delayed), order, 1_000, async |_| {}).await;
         let delete_last = async |page: &JobPage| {
             let last: Vec<JobId> = ids(page).pop().into_iter().collect();
-            let deleted = store.delete(ALL, last).await.expect("deletes");
+            let deleted = store.delete(ALL, last, DeleteRule::AnyState).await.expect("deletes");
             assert!(deleted.iter().all(|deleted| deleted.is_ok()));
         };
         let found = walk(store, &JobFilter::all(State::Delayed), order, 11, delete_last).await;
@@ -192,7 +192,7 @@ async fn a_walk_reaches_every_ready_job_of_a_list_that_is_compacted() {
     let ready = format!("{{{}:0}}:ready:t", options.prefix);
     let (mut entries, mut compactions) = (ADDED, 0);
     let delete = async |page: &JobPage| {
-        store.delete(ALL, ids(page)).await.expect("deletes");
+        store.delete(ALL, ids(page), DeleteRule::AnyState).await.expect("deletes");
         let left = store.topic(&topic("t")).await.expect("reads").map_or(0, |stats| stats.ready);
         // As in `scripts/transitions.lua`: a delete leaves the entry of its job in the list.
         let stale = entries - left;

@@ -205,7 +205,9 @@ async fn duration_with_late_and_lost_replies<T: std::fmt::Debug>(
 async fn the_calls_of_one_step_share_its_time() {
     let bound = seconds(7);
     let (deleted, patched) = tokio::join!(
-        duration_with_late_and_lost_replies(async |store| store.delete(ALL, vec![id("victim")]).await),
+        duration_with_late_and_lost_replies(async |store| store
+            .delete(ALL, vec![id("victim")], DeleteRule::AnyState)
+            .await),
         duration_with_late_and_lost_replies(async |store| {
             let patch = Patch { due: Some(Due::After(delay(seconds(60)))), ..Patch::default() };
             store.patch(ALL, &id("victim"), patch, None).await

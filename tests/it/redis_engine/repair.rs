@@ -252,7 +252,7 @@ async fn jobs_behind_many_deleted_ones_are_reached() {
     let names: Vec<String> = (0..3_000).map(|n| n.to_string()).collect();
     process.store.add(names.iter().map(|name| job(name)).collect()).await.expect("adds");
     let all_but_the_last = names[..2_999].iter().map(|name| id(name)).collect();
-    let deleted = process.store.delete(ALL, all_but_the_last).await.expect("deletes");
+    let deleted = process.store.delete(ALL, all_but_the_last, DeleteRule::AnyState).await.expect("deletes");
     assert!(deleted.iter().all(|deleted| deleted.is_ok()));
     assert_eq!(reserve(process.store()).await.job.id, id("2999"));
     assert_eq!(reserve_any(process.store()).await, None);
@@ -266,7 +266,7 @@ async fn a_list_that_is_mostly_stale_is_compacted_in_order() {
     let names: Vec<String> = (0..2_100).map(|n| n.to_string()).collect();
     process.store.add(names.iter().map(|name| job(name)).collect()).await.expect("adds");
     let most = names.iter().filter(|name| !name.ends_with("00")).map(|name| id(name)).collect();
-    process.store.delete(ALL, most).await.expect("deletes");
+    process.store.delete(ALL, most, DeleteRule::AnyState).await.expect("deletes");
     let ready = format!("{{{}:0}}:ready:t", options.prefix);
     let time_limit = TimeLimit::new();
     while raw.send(&["LLEN", &ready]).await.as_u64() != Some(20) {

@@ -73,8 +73,11 @@ async fn a_job_named_a_thousand_times_is_read_once() {
             finished.iter().all(|item| matches!(item, Err(Error::JobNotFound | Error::LeaseLost { .. })))
         );
         if scope == only(&["other"]) {
-            let deleted =
-                server.queue.delete_batch(&scope, vec![id("large"); 1_000], None).await.expect("answers");
+            let deleted = server
+                .queue
+                .delete_batch(&scope, vec![id("large"); 1_000], DeleteRule::AnyState, None)
+                .await
+                .expect("answers");
             assert!(deleted.iter().all(|item| matches!(item, Err(Error::JobNotFound))));
         }
         let after = server.cost().await;
@@ -93,7 +96,10 @@ async fn the_body_of_another_topics_job_does_not_leave_the_server() {
         assert!(matches!(server.queue.get(&scope, &large).await, Err(Error::JobNotFound)));
         let receipt = Receipt::generate();
         assert!(matches!(server.queue.touch(&scope, &large, &receipt, None).await, Err(Error::JobNotFound)));
-        assert!(matches!(server.queue.delete(&scope, &large, None).await, Err(Error::JobNotFound)));
+        assert!(matches!(
+            server.queue.delete(&scope, &large, DeleteRule::AnyState, None).await,
+            Err(Error::JobNotFound)
+        ));
     }
     // The server copies a large record before the script sees its topic. The time of the answer must not show that.
     let clock = SystemClock::new();

@@ -274,7 +274,7 @@ async fn a_full_memory_refuses_adds_and_allows_finishes() {
     let done = store.finish(ALL, finish(&held.job.id, &held.receipt)).await.expect("finishes");
     assert!(one(done).is_ok());
     let rest = if held.job.id == id("a") { id("b") } else { id("a") };
-    assert!(one(store.delete(ALL, vec![rest]).await.expect("deletes")).is_ok());
+    assert!(one(store.delete(ALL, vec![rest], DeleteRule::AnyState).await.expect("deletes")).is_ok());
     assert_eq!(store.topic(&topic("t")).await.expect("reads"), None);
     raw.send(&["CONFIG", "SET", "maxmemory", "0"]).await;
     store.check().await.expect("there is room again");

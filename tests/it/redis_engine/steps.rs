@@ -7,7 +7,7 @@ use linger::{
     clock::ManualClock,
     job::{
         Due, Expire, ExpiryChange, Job, JobId, OnExpiry, Reason, Receipt, RetrySchedule, SecretId,
-        SigningKey, State, Timestamp, Topic, TopicSettings,
+        SigningKey, State, Timestamp, TopicSettings,
     },
     store::{
         AddJob, AddedSecret, ChangeJob, FinishJob, Finished, JobChange, JobFilter, ListedJob, NoticeContent,
@@ -154,7 +154,9 @@ impl StepFixture {
             }
             Step::AddRemembered => debug_text(&store.add(self.remembered()).await?),
             Step::FinishRemembered => debug_text(&store.finish(ALL, self.finishes(&["kept", "kept"])).await?),
-            Step::DeleteRemembered => debug_text(&store.delete(ALL, vec![id("kept"), id("new")]).await?),
+            Step::DeleteRemembered => {
+                debug_text(&store.delete(ALL, vec![id("kept"), id("new")], DeleteRule::AnyState).await?)
+            }
             Step::ReleaseReplaced => {
                 let release = Release::default();
                 debug_text(&store.release(ALL, &id("held"), self.receipt("held"), release).await?)
@@ -181,7 +183,7 @@ impl StepFixture {
             ),
             Step::Delete => {
                 let ids = ["held", "dead", "ready", "delayed", "new"].map(id).to_vec();
-                debug_text::<Vec<Outcome<Topic>>>(&store.delete(ALL, ids).await?)
+                debug_text(&store.delete(ALL, ids, DeleteRule::AnyState).await?)
             }
             Step::Change => debug_text(&store.change(self.changes(), None).await?),
             Step::Get => debug_text(&store.get(ALL, &id("held")).await?),
@@ -320,7 +322,7 @@ impl StepFixture {
 
     /// Deletes the jobs and settings of the case.
     pub async fn clear(&self) {
-        self.observer.delete(ALL, self.ids().collect()).await.expect("deletes");
+        self.observer.delete(ALL, self.ids().collect(), DeleteRule::AnyState).await.expect("deletes");
         let topic = topic(&self.name);
         self.store.put_settings(&topic, TopicSettings::default()).await.expect("forgets");
         for secret in [OLD_SECRET, NEW_SECRET] {

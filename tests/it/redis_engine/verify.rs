@@ -40,7 +40,7 @@ async fn a_sound_store_has_no_faults() {
     process.store.put_settings(&topic("t"), settings).await.expect("sets");
     assert_eq!(verified(&process).await, Verified { jobs: 4, ..Verified::default() });
     add(process.store(), job("stale")).await;
-    process.store.delete(ALL, vec![id("stale")]).await.expect("deletes");
+    process.store.delete(ALL, vec![id("stale")], DeleteRule::AnyState).await.expect("deletes");
     assert_eq!(verified(&process).await, Verified { jobs: 4, stale: 1, ..Verified::default() });
 }
 

@@ -30,7 +30,7 @@ async fn work(store: Arc<dyn Store>, worker: usize, stop: CancellationToken) -> 
         }
         let passing = format!("w{worker}-{round}");
         add(&*store, linger::store::AddJob { topic: topic("passing"), ..job(&passing) }).await;
-        store.delete(ALL, vec![id(&passing)]).await.expect("answers");
+        store.delete(ALL, vec![id(&passing)], DeleteRule::AnyState).await.expect("answers");
     }
     unreachable!("the rounds do not end")
 }

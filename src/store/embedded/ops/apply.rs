@@ -6,7 +6,7 @@ use super::{
     write_txn::WriteTxn,
 };
 use crate::store::{
-    Applied, JobChange, Outcome, Refusal, Result, Step, StepAction,
+    Applied, DeleteRule, JobChange, Outcome, Refusal, Result, Step, StepAction,
     embedded::{disk::disk_space::SpaceNeed, rows::db::SqlResult},
 };
 
@@ -35,8 +35,8 @@ fn apply_one(txn: &mut WriteTxn<'_>, step: &Step) -> Attempted<Applied> {
         StepAction::Postpone(receipt, delay) => hold::postpone(txn, scope, id, receipt, *delay),
         StepAction::Requeue(requeue) => change::requeue(txn, scope, id, *requeue, by),
         StepAction::Patch(patch) => change::patch(txn, scope, id, patch, by),
-        StepAction::Delete => change::delete(txn, scope, id, true),
-        StepAction::Discard => change::delete(txn, scope, id, false),
+        StepAction::Delete(rule) => change::delete(txn, scope, id, *rule, true),
+        StepAction::Discard => change::delete(txn, scope, id, DeleteRule::AnyState, false),
         StepAction::Change { topic, state, moment, change } => {
             if !change::is_as_seen(txn, scope, id, (topic, *state, *moment))? || !change.applies_to(*state) {
                 return Err(Refusal::NotAsSeen.into());
@@ -49,7 +49,7 @@ fn apply_one(txn: &mut WriteTxn<'_>, step: &Step) -> Attempted<Applied> {
 /// What an action needs at most.
 fn most_space(action: &StepAction) -> Option<SpaceNeed> {
     match action {
-        StepAction::Touch(..) | StepAction::Cancel(_) | StepAction::Delete | StepAction::Discard => None,
+        StepAction::Touch(..) | StepAction::Cancel(_) | StepAction::Delete(_) | StepAction::Discard => None,
         StepAction::Release(..) | StepAction::Bury(..) | StepAction::Postpone(..) => Some(SpaceNeed::Rewrite),
         StepAction::Requeue(_) | StepAction::Patch(_) => Some(SpaceNeed::Growth),
         StepAction::Change { change, .. } => match change {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     job::{Actor, Body, ExpiryChange, HistoryEvent, IdEnd, JobId, State, Timestamp, Topic, TopicFilter},
     store::{
-        Applied, JobChange, Patch, Refusal, Requeue,
+        Applied, DeleteRule, DeletedJob, JobChange, Patch, Refusal, Requeue,
         embedded::{
             disk::disk_space::SpaceNeed,
             rows::{
@@ -74,14 +74,19 @@ pub(super) fn delete(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
+    rule: DeleteRule,
     remembers: bool,
 ) -> Attempted<Applied> {
     let found = txn.find_head(scope, id)?.ok_or(Refusal::Gone)?;
+    let state = txn.memory.job_state(found.job_ref);
+    if rule == DeleteRule::UnlessReserved && state == State::Reserved {
+        return Err(Refusal::InState(state).into());
+    }
     if remembers {
         remember(txn, &found.content, IdEnd::Deleted)?;
     }
     txn.remove(found.hash, found.job_ref)?;
-    Ok(Applied::Done { topic: found.content.topic })
+    Ok(Applied::Deleted(DeletedJob { topic: found.content.topic, state }))
 }
 
 /// See [`StepAction::Requeue`](crate::store::StepAction::Requeue): as if it were a new job. The whole job is rewritten and stays, which needs disk space.
@@ -142,12 +147,13 @@ pub(super) fn change_seen(
 ) -> Attempted<Applied> {
     let all = &TopicFilter::ALL;
     let changed = match change {
-        JobChange::Delete => delete(txn, all, id, false),
+        JobChange::Delete => delete(txn, all, id, DeleteRule::AnyState, false),
         JobChange::Requeue(change) => requeue(txn, all, id, *change, by),
         JobChange::Reschedule(due) => patch(txn, all, id, &Patch { due: Some(*due), ..Patch::default() }, by),
     };
     match changed {
         Ok(Applied::Job(job)) => Ok(Applied::Done { topic: job.topic }),
+        Ok(Applied::Deleted(DeletedJob { topic, .. })) => Ok(Applied::Done { topic }),
         // So does a record that cannot be read, which was set aside.
         Err(NotDone::Refused(_)) => Err(Refusal::NotAsSeen.into()),
         Ok(Applied::Done { .. }) | Err(NotDone::Database(_) | NotDone::Failed(_)) => changed,

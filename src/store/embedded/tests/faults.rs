@@ -205,7 +205,7 @@ async fn adds_stop_before_the_disk_is_full_and_everything_else_goes_on() {
     assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
     finish(&store, &held[0]).await;
     store.bury(ALL, &id("b"), &held[1].receipt, None).await.expect("answers").expect("is held");
-    store.delete(ALL, vec![id("c")]).await.expect("deletes");
+    store.delete(ALL, vec![id("c")], DeleteRule::AnyState).await.expect("deletes");
     store.check().await.expect("takes writes");
     free.store(500, Ordering::Relaxed);
     add(&store, [job("d")]).await;

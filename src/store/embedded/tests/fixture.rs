@@ -23,6 +23,8 @@ use crate::{
     },
 };
 
+pub use crate::store::DeleteRule;
+
 /// The scope of a caller who may use every topic.
 pub const ALL: &TopicFilter = &TopicFilter::ALL;
 pub const START_MS: i64 = 1_800_000_000_000;

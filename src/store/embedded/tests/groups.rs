@@ -7,7 +7,7 @@ use rusqlite::ffi;
 use super::fixture::*;
 use crate::{
     job::{Body, Outlet, State},
-    store::{Added, Claim, Error, JobFilter, Order, Step, StepAction, Steps, Store, Wait},
+    store::{Added, Claim, DeletedJob, Error, JobFilter, Order, Step, StepAction, Steps, Store, Wait},
 };
 
 /// The engine's error for an SQLite result code.
@@ -23,7 +23,7 @@ async fn operations_of_one_group_see_each_other() {
     let both = tokio::join!(
         async {
             let first = store.add(vec![job("a")]);
-            let delete = store.delete(ALL, vec![id("a")]);
+            let delete = store.delete(ALL, vec![id("a")], DeleteRule::AnyState);
             let again = store.add(vec![delayed("a", seconds(9)), job("b"), job("c")]);
             let (one, two) = (reserve(&store, 1), reserve(&store, 5));
             tokio::join!(first, delete, again, one, two)
@@ -35,7 +35,7 @@ async fn operations_of_one_group_see_each_other() {
     );
     let (first, delete, again, one, two) = both.0;
     assert!(matches!(first.expect("adds")[..], [Ok(Added::Created(_))]));
-    assert_eq!(delete.expect("deletes"), [Ok(topic("t"))]);
+    assert_eq!(delete.expect("deletes"), [Ok(DeletedJob { topic: topic("t"), state: State::Ready })]);
     assert!(matches!(again.expect("adds")[0], Ok(Added::Created(_))), "the id is free again");
     assert_eq!((names(&one), names(&two)), (vec!["b"], vec!["c"]), "no job is granted twice");
     let kept = store.get(ALL, &id("a")).await.expect("gets").expect("is there");
@@ -69,7 +69,7 @@ async fn of_a_group_that_meets_a_full_disk_only_what_has_no_room_is_refused() {
     let gate = Gate::close(&store).await;
     let both = tokio::join!(
         async {
-            let finished = store.delete(ALL, vec![id("before")]);
+            let finished = store.delete(ALL, vec![id("before")], DeleteRule::AnyState);
             let small = store.add(vec![job("small")]);
             let large = store.add((0..100).map(large).collect());
             tokio::join!(finished, small, large)
@@ -99,8 +99,11 @@ async fn after_a_failed_write_nothing_is_acknowledged_until_a_restart() {
     let held = reserve(&store, 1).await;
     let failed = store
         .run(|txn| {
-            crate::store::embedded::ops::apply(txn, &[Step::unscoped(id("a"), StepAction::Delete, None)])?
-                .expect("needs no space");
+            crate::store::embedded::ops::apply(
+                txn,
+                &[Step::unscoped(id("a"), StepAction::Delete(DeleteRule::AnyState), None)],
+            )?
+            .expect("needs no space");
             Err::<(), _>(failure(ffi::SQLITE_IOERR_FSYNC))
         })
         .await;
@@ -108,7 +111,7 @@ async fn after_a_failed_write_nothing_is_acknowledged_until_a_restart() {
     for answer in [
         store.check().await,
         store.add(vec![job("b")]).await.map(drop),
-        store.delete(ALL, vec![id("a")]).await.map(drop),
+        store.delete(ALL, vec![id("a")], DeleteRule::AnyState).await.map(drop),
         store.promote(10).await.map(drop),
         store.list(&JobFilter::all(State::Dead), Order::Ascending, None, 1).await.map(drop),
     ] {

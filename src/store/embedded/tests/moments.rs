@@ -271,7 +271,10 @@ async fn a_copy_keeps_what_each_job_goes_by() {
     let (from, to) = (one.open().await, other.open().await);
     one.clock.step_wall(HOUR_MS);
     add(&from, [due_at("moment", 90), delayed("delay", 30 * MINUTE), due_at("gone", 90)]).await;
-    assert!(matches!(from.delete(ALL, vec![id("gone")]).await.expect("deletes")[..], [Ok(_)]));
+    assert!(matches!(
+        from.delete(ALL, vec![id("gone")], DeleteRule::AnyState).await.expect("deletes")[..],
+        [Ok(_)]
+    ));
     let mut reader = from.records().await.expect("opens");
     while let Some(page) = reader.next().await.expect("reads") {
         let put = to.put(page.jobs).await.expect("puts");

@@ -66,7 +66,7 @@ async fn everything_acknowledged_before_a_crash_is_there_after_it() {
     let held = reserve(&store, 3).await;
     finish(&store, &held[1]).await;
     store.bury(ALL, &id("dead"), &held[0].receipt, None).await.expect("answers").expect("is held");
-    store.delete(ALL, vec![id("gone")]).await.expect("deletes");
+    store.delete(ALL, vec![id("gone")], DeleteRule::AnyState).await.expect("deletes");
     let pause = PausedOperations { delivery: true, intake: false };
     store.pause(&topic("t"), pause, Pause::ENDLESS).await.expect("puts");
     let settings = TopicSettings {

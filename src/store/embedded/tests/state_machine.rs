@@ -106,7 +106,7 @@ impl StateMachine {
                 self.receipts.extend(receipts);
                 answer_text(granted)
             }
-            Step::Delete { job } => self.apply(name(job), StepAction::Delete),
+            Step::Delete { job } => self.apply(name(job), StepAction::Delete(DeleteRule::AnyState)),
             Step::Patch { job, wait_ms } => {
                 let patch = Patch { due: Some(after(wait(wait_ms))), ..Patch::default() };
                 self.apply(name(job), StepAction::Patch(patch))

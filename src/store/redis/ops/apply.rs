@@ -10,7 +10,7 @@ use super::{gone_delay::GoneDelay, read::decode_job};
 use crate::{
     job::{Actor, Delay, Expiry, ExpiryChange, Job, Outlet, Reason, Receipt, State, Timestamp, encode_steps},
     store::{
-        Applied, Outcome, Patch, Refusal, Result, Step, StepAction,
+        Applied, DeleteRule, Outcome, Patch, Refusal, Result, Step, StepAction,
         redis::{
             codec::{record, scope::encode_scope},
             connection::call::ScriptCall,
@@ -57,8 +57,10 @@ impl StepRunner {
     async fn apply_run(&self, run: &[Step]) -> Result<Vec<Outcome<Applied>>> {
         let Some(first) = run.first() else { return Ok(Vec::new()) };
         match &first.action {
-            StepAction::Delete => self.delete(&first.scope, run, self.shards.most_remembered()).await,
-            StepAction::Discard => self.delete(&first.scope, run, 0).await,
+            StepAction::Delete(rule) => {
+                self.delete(&first.scope, *rule, run, self.shards.most_remembered()).await
+            }
+            StepAction::Discard => self.delete(&first.scope, DeleteRule::AnyState, run, 0).await,
             StepAction::Change { .. } => self.change_seen(first.by.as_ref(), run).await,
             StepAction::Cancel(_) => self.cancel(run, Delay::default()).await,
             StepAction::Postpone(_, delay) => self.cancel(run, *delay).await,
@@ -115,7 +117,7 @@ impl StepRunner {
                 let args = |call| actor_arg(patch_args(call, patch), step.by.as_ref());
                 self.apply_one(Script::Patch, step, args).await
             }
-            StepAction::Delete
+            StepAction::Delete(_)
             | StepAction::Discard
             | StepAction::Change { .. }
             | StepAction::Cancel(_)
@@ -162,7 +164,7 @@ impl StepRunner {
                     self.notify_changed(&job, &outlet, now);
                     Ok(Applied::Job(Box::new(job)))
                 }
-                code::IN_STATE => Err(Refusal::InState(decode_state(&mut reply)?)),
+                code::IN_STATE => Err(Refusal::InState(state_of(reply.int()?)?)),
                 code::MOVED => {
                     outlet = Some(reply.name()?);
                     continue;
@@ -193,9 +195,10 @@ impl StepRunner {
 /// Whether two steps that follow each other are applied together: in shared calls, or each in its own.
 fn belong_together(one: &Step, other: &Step) -> bool {
     match (&one.action, &other.action) {
-        (StepAction::Delete, StepAction::Delete) | (StepAction::Discard, StepAction::Discard) => {
-            one.scope == other.scope
+        (StepAction::Delete(rule), StepAction::Delete(other_rule)) => {
+            rule == other_rule && one.scope == other.scope
         }
+        (StepAction::Discard, StepAction::Discard) => one.scope == other.scope,
         (StepAction::Change { .. }, StepAction::Change { .. }) => one.by == other.by,
         (StepAction::Cancel(_), StepAction::Cancel(_)) => true,
         (StepAction::Postpone(_, one), StepAction::Postpone(_, other)) => one == other,
@@ -210,7 +213,7 @@ fn has_own_call(action: &StepAction) -> bool {
         | StepAction::Bury(..)
         | StepAction::Requeue(_)
         | StepAction::Patch(_) => true,
-        StepAction::Delete
+        StepAction::Delete(_)
         | StepAction::Discard
         | StepAction::Change { .. }
         | StepAction::Cancel(_)
@@ -251,7 +254,8 @@ fn patch_args(call: ScriptCall, patch: &Patch) -> ScriptCall {
 }
 
 /// Reads a state from a reply.
-fn decode_state(reply: &mut Reply) -> Result<State> {
-    let code = u8::try_from(reply.int()?).ok();
+/// The state that a reply names by its code.
+pub(super) fn state_of(code: i64) -> Result<State> {
+    let code = u8::try_from(code).ok();
     code.and_then(record::decode_state).ok_or_else(|| unexpected("a state"))
 }

@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, time::Duration};
 use fred::types::Value;
 use futures_util::future::try_join_all;
 
-use super::apply::{StepRunner, expiry_arg};
+use super::apply::{StepRunner, expiry_arg, state_of};
 use crate::{
     job::{Actor, Due, ExpiryChange, Outlet, State, TopicFilter},
     store::{
-        Applied, JobChange, Outcome, Refusal, Requeue, Result, Step, StepAction,
+        Applied, DeleteRule, DeletedJob, JobChange, Outcome, Refusal, Requeue, Result, Step, StepAction,
         redis::{
             codec::{record::state_code, scope::encode_scope},
             connection::call::ScriptCall,
@@ -26,14 +26,13 @@ use crate::{
 /// Most jobs of a list that one run of the script changes, so that none blocks Redis for long.
 const SLICE: usize = 100;
 
-/// Calls that several steps share: a script, its first argument, and those of each step. The script's reply begins with 1 if a
-/// list should be compacted; then it has for each step a code and an outlet, which is empty if nothing changed.
+/// Calls that several steps share: a script, its first arguments, and those of each step. The script's reply begins with 1 if a
+/// list should be compacted; then it has for each step a code, an outlet, which is empty if nothing changed, and a detail.
 struct SharedCalls<A> {
     script: Script,
-    first_arg: Value,
+    first_args: Vec<Value>,
     add_args: A,
-    /// Whether the reply also has the milliseconds until each job is due, or -1.
-    has_waits: bool,
+    detail: Detail,
     /// If ids are remembered, how many of each shard. The script also gets the keys for it, and the reply also has the number of ids
     /// that were forgotten early.
     remembers: Option<i64>,
@@ -41,19 +40,32 @@ struct SharedCalls<A> {
     gone: Refusal,
 }
 
+/// What a reply says of each step at last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// The job's state before.
+    State,
+    /// The milliseconds until the job is due, or -1.
+    Wait,
+}
+
 impl StepRunner {
     /// Deletes jobs of one scope. Each shard remembers `most` ids; with 0, those of these jobs are not remembered.
     pub(super) async fn delete(
         &self,
         scope: &TopicFilter,
+        rule: DeleteRule,
         steps: &[Step],
         most: i64,
     ) -> Result<Vec<Outcome<Applied>>> {
         let calls = &SharedCalls {
             script: Script::Delete,
-            first_arg: encode_scope(scope).into(),
+            first_args: vec![
+                encode_scope(scope).into(),
+                i64::from(rule == DeleteRule::UnlessReserved).into(),
+            ],
             add_args: |call: ScriptCall, step: &Step| call.arg(step.id.as_str()),
-            has_waits: false,
+            detail: Detail::State,
             remembers: Some(most),
             gone: Refusal::Gone,
         };
@@ -73,9 +85,9 @@ impl StepRunner {
     ) -> Result<Vec<Outcome<Applied>>> {
         let calls = &SharedCalls {
             script: Script::Change,
-            first_arg: by.map_or("", Actor::as_str).into(),
+            first_args: vec![by.map_or("", Actor::as_str).into()],
             add_args: add_seen,
-            has_waits: true,
+            detail: Detail::Wait,
             remembers: None,
             gone: Refusal::NotAsSeen,
         };
@@ -113,7 +125,7 @@ impl StepRunner {
             let slot = self.shards.replay_slots.acquire(shard);
             let known: Vec<&Outlet> = outlets.iter().collect();
             let call = self.shards.change(calls.script, shard, Some(&slot), &known).started_at(started_us);
-            let mut call = call.arg(calls.first_arg.clone());
+            let mut call = calls.first_args.iter().cloned().fold(call, ScriptCall::arg);
             if let Some(most) = calls.remembers {
                 call = self.shards.with_remembered(call, shard).arg(most);
             }
@@ -129,15 +141,26 @@ impl StepRunner {
             let mut moved = Vec::new();
             for (index, step) in left {
                 let (code, outlet) = (reply.int()?, reply.optional_name::<Outlet>()?);
-                let wait_ms = if calls.has_waits { reply.int()? } else { -1 };
+                let detail = reply.int()?;
                 match (code, outlet) {
                     (code::OK, Some(outlet)) => {
-                        self.notify_waiting(shard, &outlet, wait_ms);
-                        applied.push((index, Ok(Applied::Done { topic: outlet.topic })));
+                        let done = match calls.detail {
+                            Detail::State => {
+                                Applied::Deleted(DeletedJob { topic: outlet.topic, state: state_of(detail)? })
+                            }
+                            Detail::Wait => {
+                                self.notify_waiting(shard, &outlet, detail);
+                                Applied::Done { topic: outlet.topic }
+                            }
+                        };
+                        applied.push((index, Ok(done)));
                     }
                     (code::MOVED, Some(outlet)) => {
                         moved.push((index, step));
                         outlets.insert(outlet);
+                    }
+                    (code::IN_STATE, None) if calls.detail == Detail::State => {
+                        applied.push((index, Err(Refusal::InState(state_of(detail)?))));
                     }
                     (code, None) if code::refusal(code) == Some(Refusal::Gone) => {
                         applied.push((index, Err(calls.gone.clone())));

@@ -2,7 +2,10 @@
 
 use linger::{
     job::{Actor, AttemptEnd, ExpiryChange, HistoryEvent, IdEnd, JobId, Reason, Receipt, State, TopicFilter},
-    store::{Applied, JobChange, Outcome, Patch, Refusal, Release, Requeue, Step, StepAction, moment_of},
+    store::{
+        Applied, DeleteRule, DeletedJob, JobChange, Outcome, Patch, Refusal, Release, Requeue, Step,
+        StepAction, moment_of,
+    },
 };
 
 use super::{super::jobs::set_until, Content, Entry, Naive};
@@ -12,8 +15,12 @@ impl Naive {
         let Step { id, scope, action, by } = &step;
         let mut content = self.content();
         match action {
-            StepAction::Delete => {
-                if content.find(scope, id).is_some() {
+            StepAction::Delete(rule) => {
+                let state = content.find(scope, id).map(|entry| entry.job.state());
+                if *rule == DeleteRule::UnlessReserved && state == Some(State::Reserved) {
+                    return Err(Refusal::InState(State::Reserved));
+                }
+                if state.is_some() {
                     self.remember_id(&mut content, id, IdEnd::Deleted);
                 }
                 Self::delete_one(&mut content, scope, id)
@@ -177,8 +184,8 @@ impl Naive {
 
     fn delete_one(content: &mut Content, scope: &TopicFilter, id: &JobId) -> Outcome<Applied> {
         let entry = content.find(scope, id).ok_or(Refusal::Gone)?;
-        let topic = entry.job.topic.clone();
+        let deleted = DeletedJob { topic: entry.job.topic.clone(), state: entry.job.state() };
         content.jobs.remove(id);
-        Ok(Applied::Done { topic })
+        Ok(Applied::Deleted(deleted))
     }
 }

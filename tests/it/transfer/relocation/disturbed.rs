@@ -205,7 +205,7 @@ async fn complete_meanwhile(halt: Halt) -> bool {
     let server = server_at(to).await;
     add(&*server, delayed("later", seconds(3600))).await;
     let gone = content_of(&target).await.1.swap_remove(0).job.id;
-    Steps::delete(&*server, ALL, vec![gone]).await.expect("deletes");
+    Steps::delete(&*server, ALL, vec![gone], DeleteRule::AnyState).await.expect("deletes");
     let expected = content_of(&target).await;
     let late = halted.resume().await;
     let place = format!("{halt:?}: {late:?}");

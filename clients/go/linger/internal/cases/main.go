@@ -139,6 +139,8 @@ func calls(ctx context.Context) {
 	say(object{"jobs": len(none)})
 	check(client.Touch(ctx, reserved.ID, reserved.Receipt, time.Hour))
 	say(object{"touched": reserved.ID})
+	_, err = client.CancelUnlessReserved(ctx, job.ID)
+	say(object{"kept": failure(err)})
 	line()
 	now := time.Duration(0)
 	check(client.Release(ctx, reserved.ID, reserved.Receipt, &now, "later"))
@@ -161,8 +163,8 @@ func calls(ctx context.Context) {
 	requeued, err := client.RequeueAt(ctx, job.ID, at)
 	check(err)
 	say(object{"state": requeued.State, "at": requeued.DueAt.Equal(at)})
-	for range []int{1, 2} {
-		cancelled, err := client.Cancel(ctx, job.ID)
+	for _, cancel := range []func(context.Context, string) (bool, error){client.CancelUnlessReserved, client.Cancel} {
+		cancelled, err := cancel(ctx, job.ID)
 		check(err)
 		say(object{"cancelled": cancelled})
 	}
