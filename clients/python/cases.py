@@ -15,6 +15,7 @@ from typing import Any, Callable, cast
 
 from changes import many, patches
 from faults import say_cuts, take_threads
+from forks import OF_FORKS, local_port
 from linger import Bury, Client, Error, Job, NewJob, NoAnswer, Refused, Worker
 from recurring import OF_SCHEDULES
 from versions import OF_VERSIONS
@@ -327,76 +328,16 @@ def misuse() -> None:
 def with_block() -> None:
     with client as same:
         same.add("t")
-        local_port()
+        local_port(client)
     say(idle=len(client.connections._idle))
-
-
-def local_port() -> int:
-    """Which connection the client keeps."""
-    [(_, connection)] = client.connections._idle
-    port = connection.sock.getsockname()[1]
-    assert isinstance(port, int)
-    return port
-
-
-def fork() -> None:
-    """Forks two children with a connection that is open and a lock that is held. They run workers that were made before."""
-    # Nothing is left to load while a thread may fork.
-    assert "encodings.idna" in sys.modules
-    client.add("t")
-    port, children = local_port(), []
-    for topic in ("a", "b"):
-        def handle(job: Job) -> None:
-            say(runs=job.id, topic=job.topic, pid=os.getpid())
-            os.read(0, 1)  # a byte for each child
-            made.stop()
-
-        made = Worker(client, [topic], handle)
-        with client.connections._lock:
-            pid = os.fork()
-        if pid == 0:
-            signal.alarm(120)  # the end of a child whose test has failed
-            made.run()
-            return
-        children.append(pid)
-    [job] = client.pop("c", wait=60)
-    say(popped=job.id)
-    ends = [os.waitpid(pid, 0)[1] for pid in children]
-    client.finish(job.id, job.receipt)
-    say(ends=ends, same_connection=local_port() == port)
-
-
-def fork_between_calls() -> None:
-    """Forks a child that makes a call and ends, between two calls of its parent."""
-    client.add("t")
-    port, pid = local_port(), os.fork()
-    if pid == 0:
-        client.add("t")
-        return
-    end = os.waitpid(pid, 0)[1]
-    client.add("t")
-    say(ends=[end], same_connection=local_port() == port)
-
-
-def fork_while_polling() -> None:
-    """Forks a child while another thread polls. Both wait for the test."""
-    threading.Thread(target=lambda: client.pop("t", wait=600), daemon=True).start()
-    sys.stdin.readline()
-    pid = os.fork()
-    if pid == 0:
-        say(child=os.getpid())
-        sys.stdin.readline()
-        return
-    os.waitpid(pid, 0)
 
 
 if __name__ == "__main__":
     cases: dict[str, Callable[..., None]] = {
         "add": add, "add-many": add_many, "calls": calls, "requeue": requeue, "texts": texts, "arguments": arguments,
         "late": late, "pop": pop, "worker": worker, "without-threads": worker_without_threads,
-        "short-reports": worker_with_short_reports, "misuse": misuse, "with": with_block, "fork": fork,
-        "fork-between-calls": fork_between_calls, "fork-while-polling": fork_while_polling,
+        "short-reports": worker_with_short_reports, "misuse": misuse, "with": with_block,
     }
-    for name, case in {"many": many, "patches": patches, **OF_VERSIONS, **OF_SCHEDULES}.items():
+    for name, case in {"many": many, "patches": patches, **OF_FORKS, **OF_VERSIONS, **OF_SCHEDULES}.items():
         cases[name] = partial(case, client, say)
     cases[sys.argv[1]](*sys.argv[2:])

@@ -153,7 +153,7 @@ fn wrong_usage_and_refused_values_are_2() {
     ] {
         assert_ended(&cli, words, 2, message, "usage");
     }
-    assert_ended(&cli, &["add", "mail", "--ttr", "100h"], 2, "invalid_job", "invalid_job");
+    assert_ended(&cli, &["add", "mail", "--ttr", "31d"], 2, "invalid_job", "invalid_job");
     assert_ended(&cli, &["add", "bad topic"], 2, "invalid_job", "invalid_job");
     let never = ["schedule", "put", "daily", "--cron", "0 0 30 2 *", "--topic", "mail"];
     assert_ended(&cli, &never, 2, "invalid_request, /cron never matches in the zone UTC", "invalid_request");

@@ -73,7 +73,7 @@ async fn each_reservation_lasts_as_asked(fixture: StoreFixture) {
     let asked = [claim_for(ttr(5)), Claim::default(), claim_for(Ttr::new(Ttr::MAX).expect("valid"))];
     let jobs = fixture.store.reserve(&plain("t"), &asked, Wait::No).await.expect("reserves");
     let until: Vec<_> = jobs.iter().map(|r| r.job.reserved_until().expect("is reserved")).collect();
-    assert_eq!(until, [5, 30, 86_400].map(|n| fixture.now().after(seconds(n))));
+    assert_eq!(until, [5, 30, 30 * 86_400].map(|n| fixture.now().after(seconds(n))));
     assert!(jobs.iter().all(|r| r.job.spec.ttr == ttr(30)), "the job's own TTR stays");
     fixture.advance_and_promote(seconds(5)).await;
     assert_eq!(reserve(&*fixture.store).await.job.id, jobs[0].job.id);

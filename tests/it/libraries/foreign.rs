@@ -166,7 +166,8 @@ fn a_report_is_sent_again_after_answers_of_something_else(language: Language) {
     }
     let poll = server.next();
     assert_eq!(poll.line, "POST /batch/pop");
-    assert_eq!(events(&worker.stop()), [""; 0]);
+    let lines = worker.stop();
+    assert_eq!(events(&lines), [""; 0], "{lines:#?}");
 }
 
 /// Then the worker takes the next job.
@@ -185,5 +186,6 @@ fn a_report_is_given_up_when_its_reservation_ends(language: Language) {
         request.respond(403, PAGE);
     };
     assert!(reports > 1, "{reports}");
-    assert_eq!(events(&worker.stop()), ["unanswered a"]);
+    let lines = worker.stop();
+    assert_eq!(events(&lines), ["unanswered a"], "{lines:#?}");
 }

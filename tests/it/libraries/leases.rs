@@ -187,7 +187,8 @@ fn each_of_two_jobs_that_timed_out_has_an_answer_of_its_own(language: Language) 
     site.server.wait_for_metric("linger_jobs_finished_late_total{topic=\"t\"}", 1.0);
     worker.send("a");
     worker.wait_for(&json!({ "returns": "a" }));
-    assert_eq!(events(&worker.stop()), ["lost a"]);
+    let lines = worker.stop();
+    assert_eq!(events(&lines), ["lost a"], "{lines:#?}");
 }
 
 fn a_job_that_came_while_the_worker_was_suspended_is_not_started(language: Language) {

@@ -28,7 +28,8 @@ fn a_handler_that_returns_a_coroutine_has_failed() {
     site.server.wait_for_state("a", &json!("delayed"));
     let reason = site.server.job("a")["reason"].take();
     assert!(reason.as_str().is_some_and(|reason| reason.contains("which nothing runs")), "{reason}");
-    assert_eq!(events(&worker.stop()), ["failed a"]);
+    let lines = worker.stop();
+    assert_eq!(events(&lines), ["failed a"], "{lines:#?}");
 }
 
 #[test]

@@ -134,7 +134,8 @@ fn a_heartbeat_of_a_replaced_job_stops_its_handler(language: Language) {
     worker.send("a");
     worker.wait_for(&json!({ "runs": "a", "body": "\"newer\"" }));
     site.server.wait_for_state("a", &json!(null));
-    assert_eq!(events(&worker.stop()), ["lost a"]);
+    let lines = worker.stop();
+    assert_eq!(events(&lines), ["lost a"], "{lines:#?}");
     assert_eq!(site.server.metric("linger_jobs_timed_out_total{topic=\"t\"}"), None);
 }
 
@@ -150,7 +151,8 @@ fn an_end_of_a_replaced_job_comes_too_late(language: Language) {
     assert_eq!((&late["error"]["status"], &late["error"]["code"]), (&json!(409), &json!("job_replaced")));
     worker.wait_for(&json!({ "runs": "a", "body": "\"newer\"" }));
     site.server.wait_for_state("a", &json!(null));
-    assert_eq!(events(&worker.stop()), ["late a"]);
+    let lines = worker.stop();
+    assert_eq!(events(&lines), ["late a"], "{lines:#?}");
 }
 
 /// The server remembers its id, and no more of it than that.

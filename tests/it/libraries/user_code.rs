@@ -49,7 +49,8 @@ fn a_handler_may_change_the_job_that_it_is_given(language: Language) {
     site.add("a", "change", json!({}));
     let worker = Program::worker(language, &site.server.url());
     site.server.wait_for_state("a", &json!(null));
-    assert_eq!(events(&worker.stop()), [""; 0]);
+    let lines = worker.stop();
+    assert_eq!(events(&lines), [""; 0], "{lines:#?}");
 }
 
 fn a_hook_that_fails_keeps_no_report(language: Language) {
@@ -75,7 +76,8 @@ fn a_hook_that_fails_keeps_no_handler_from_its_stop(language: Language) {
     worker.send("a");
     site.add("b", "done", json!({}));
     site.server.wait_for_state("b", &json!(null));
-    assert_eq!(events(&worker.stop()), ["lost a"]);
+    let lines = worker.stop();
+    assert_eq!(events(&lines), ["lost a"], "{lines:#?}");
 }
 
 fn a_hook_that_fails_keeps_the_worker_from_no_poll(language: Language) {
@@ -85,7 +87,8 @@ fn a_hook_that_fails_keeps_the_worker_from_no_poll(language: Language) {
     server.next().respond(200, r#"{"jobs":[]}"#);
     let poll = server.next();
     assert_eq!(poll.line, "POST /batch/pop");
-    assert_eq!(events(&worker.stop()), ["away -", "back -"]);
+    let lines = worker.stop();
+    assert_eq!(events(&lines), ["away -", "back -"], "{lines:#?}");
 }
 
 /// The job is released only then, within its reservation.
@@ -100,7 +103,8 @@ fn heartbeats_go_on_while_a_hook_runs(language: Language) {
     site.server.wait_for_state("a", &json!("delayed"));
     let job = site.server.job("a");
     assert!(job["attempts"] == 1 && is_text(&job["reason"]), "{job}");
-    assert_eq!(events(&worker.stop()), ["failed a"]);
+    let lines = worker.stop();
+    assert_eq!(events(&lines), ["failed a"], "{lines:#?}");
 }
 
 /// In Go an error has no stack, but a panic has.

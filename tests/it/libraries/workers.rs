@@ -53,7 +53,8 @@ fn an_end_whose_answer_is_lost_is_sent_again(language: Language) {
             time_limit.pause_thread();
         }
         let expected: &[&str] = if id == "fail" { &["failed fail"] } else { &[] };
-        assert_eq!(events(&worker.stop()), expected, "{end}");
+        let lines = worker.stop();
+        assert_eq!(events(&lines), expected, "{end}: {lines:#?}");
     }
     let states = ["done", "fail", "bury"].map(|id| site.server.job(id)["state"].clone());
     assert_eq!(states, [json!(null), json!("delayed"), json!("dead")]);
@@ -73,7 +74,8 @@ fn an_end_that_comes_too_late_is_told(language: Language) {
     assert_eq!((&late["error"]["status"], &late["error"]["code"]), (&json!(409), &json!("lease_lost")));
     let finish = format!("/jobs/a/finish?receipt={}", other["receipt"].as_str().expect("is reserved"));
     assert_eq!(site.server.call("POST", &finish, "").status, 204);
-    assert_eq!(events(&worker.stop()), ["late a"]);
+    let lines = worker.stop();
+    assert_eq!(events(&lines), ["late a"], "{lines:#?}");
 }
 
 fn jobs_run_beside_each_other(language: Language) {
@@ -91,7 +93,8 @@ fn jobs_run_beside_each_other(language: Language) {
     ["a", "c"].into_iter().for_each(|id| worker.send(id));
     site.server.wait_for_state("a", &json!(null));
     site.server.wait_for_state("c", &json!(null));
-    assert_eq!(events(&worker.stop()), [""; 0]);
+    let lines = worker.stop();
+    assert_eq!(events(&lines), [""; 0], "{lines:#?}");
 }
 
 fn a_drain_ends_running_handlers_and_takes_no_more_jobs(language: Language) {
@@ -158,7 +161,8 @@ fn a_worker_goes_on_after_the_server_was_away(language: Language) {
     site.server.wait_for_state("b", &json!(null));
     site.add("c", "", json!({}));
     site.server.wait_for_state("c", &json!(null));
-    assert_eq!(events(&worker.stop()), ["away -", "back -"]);
+    let lines = worker.stop();
+    assert_eq!(events(&lines), ["away -", "back -"], "{lines:#?}");
 }
 
 /// The end of its job cannot be reported. The job comes back when its TTR ends.

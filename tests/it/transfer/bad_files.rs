@@ -78,7 +78,7 @@ async fn an_export_that_was_changed_is_refused() {
         (whole.replacen("\"linger_export\":1", "\"linger_export\":2", 1), "export format 2"),
         (whole.replacen("\"state\":\"delayed\"", "\"state\":\"asleep\"", 1), "its state is unknown"),
         (whole.replacen("\"max_attempts\":16", "\"priority\":16", 1), "unknown field `priority`"),
-        (whole.replacen("\"ttr\":60", "\"ttr\":0", 1), "must be between 1 s and 24 h"),
+        (whole.replacen("\"ttr\":60", "\"ttr\":0", 1), "must be between 1 s and 30 days"),
         (whole.replacen("\"receipt\":\"05", "\"receipt\":\"x5", 1), "its receipt is malformed"),
         (
             whole.replacen("\"traceparent\":\"00-0", "\"traceparent\":\"00-x", 1),
