@@ -56,6 +56,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/parts.js", include_bytes!("../../ui/js/parts.js")),
     ("js/poll.js", include_bytes!("../../ui/js/poll.js")),
     ("js/preferences.js", include_bytes!("../../ui/js/preferences.js")),
+    ("js/payload.js", include_bytes!("../../ui/js/payload.js")),
     ("js/rawjson.js", include_bytes!("../../ui/js/rawjson.js")),
     ("js/session.js", include_bytes!("../../ui/js/session.js")),
     ("js/shell.js", include_bytes!("../../ui/js/shell.js")),

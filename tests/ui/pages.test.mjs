@@ -271,6 +271,37 @@ onEveryEngine("a topic shows what is due next and what is reserved longest", {},
   await tab.heading("second").waitFor();
 });
 
+inBrowser("a body is shown as what it is", {}, async ({ server, tab, page }) => {
+  const escaped = String.raw`{"city":"\u5317\u4eac","face":"\ud83d\ude00","hidden":"\u202e","code":"\u0022\n\\u5317"}`;
+  const cases = [
+    [escaped, String.raw`{
+  "city": "北京",
+  "face": "😀",
+  "hidden": "U+202E",
+  "code": "\u0022\n\\u5317"
+}`, "88 bytes"],
+    [String.raw`{"linger:text":"<order id=\"7\">\n北京"}`, '<order id="7">\n北京', "21 bytes of text"],
+    ['{"linger:base64":"AP8gYWJjZGVmZ2hpamtsbW5vcHE="}', `00000000  00 ff 20 61 62 63 64 65  .. abcde
+00000008  66 67 68 69 6a 6b 6c 6d  fghijklm
+00000010  6e 6f 70 71              nopq`, "20 bytes that are not text"],
+    ['{"linger:base64":"AP8"}', '{\n  "linger:base64": "AP8"\n}', "23 bytes"],
+    ['{"linger:text":"a","n":1}', '{\n  "linger:text": "a",\n  "n": 1\n}', "25 bytes"],
+    ['"linger:text"', '"linger:text"', "13 bytes"],
+    ["null", "null", "4 bytes"],
+  ];
+  for (const [n, [body, shown, size]] of cases.entries()) {
+    await server.call("POST", "jobs", `{"topic":"t","id":"${n}","body":${body}}`);
+    await tab.go(`/jobs/${n}`);
+    await tab.heading(`${n}`).waitFor();
+    assert.equal(await page.locator(".body pre").innerText(), shown);
+    assert.equal(await page.locator(".body .small").innerText(), size);
+    await tab.button("Copy the body").click();
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), body);
+    await tab.button("Raw").click();
+    assert.equal(await page.locator(".body pre").innerText(), body);
+  }
+});
+
 onEveryEngine("a job is found, moved, run and deleted", {}, async ({ server, tab, page }) => {
   const body = '{"n": 9007199254740993, "e":1e400,"list":[ ],"deep":{"a":[1,2]}}';
   const id = "orders:1001~close+@=";
@@ -282,7 +313,7 @@ onEveryEngine("a job is found, moved, run and deleted", {}, async ({ server, tab
   await tab.sees(/^(29:5\d|30:0\d)$/);
   const shown = await page.locator(".body pre").innerText();
   assert.equal(shown, '{\n  "n": 9007199254740993,\n  "e": 1e400,\n  "list": [],\n  "deep": {\n    "a": [\n      1,\n      2\n    ]\n  }\n}');
-  await tab.button("Indent").click();
+  await tab.button("Raw").click();
   assert.equal(await page.locator(".body pre").innerText(), body);
   await tab.button("Copy the body").click();
   await tab.sees("Copied");

@@ -2,7 +2,7 @@
 import { html, useEffect, useId, useObservable, useRef, useState } from "./lib.js";
 import { useNow } from "./clock.js";
 import { byteLength, bytes, count, distance, duration, moment, revealed } from "./format.js";
-import { indent } from "./rawjson.js";
+import { readable } from "./payload.js";
 import { preferences } from "./preferences.js";
 
 export const STATES = ["delayed", "ready", "reserved", "dead"];
@@ -124,16 +124,16 @@ const FIRST_CHARACTERS = 64 * 1024;
 export function Body({ raw, hidden, children }) {
   const [shown, setShown] = useState(!hidden);
   const [whole, setWhole] = useState(false);
-  const [indented, setIndented] = useState(true);
+  const [isRaw, setRaw] = useState(false);
   if (!shown) return html`<button onClick=${() => setShown(true)}>Show the body</button>`;
-  const text = indented ? indent(raw) : raw;
+  const { text, size } = isRaw ? { text: raw, size: bytes(byteLength(raw)) } : readable(raw);
   const isLong = text.length > FIRST_CHARACTERS && !whole;
   return html`<div class="body">
     <div class="actions">
       <${Copy} text=${raw} of="the body" />
-      <button class="quiet" aria-pressed=${indented} onClick=${() => setIndented(!indented)}>Indent</button>
+      <button class="quiet" aria-pressed=${isRaw} onClick=${() => setRaw(!isRaw)}>Raw</button>
       ${children}
-      <span class="small">${bytes(byteLength(raw))}</span>
+      <span class="small">${size}</span>
     </div>
     <pre tabindex="0" role="region" aria-label="Body"><${Text} text=${isLong ? text.slice(0, FIRST_CHARACTERS) : text} /></pre>
     ${isLong &&
