@@ -23,8 +23,8 @@ use crate::checker::{Action, Outcome, SentAt};
 /// The number of jobs in a batch of adds, and the most in a batch of pops.
 const BATCH: usize = 4;
 /// The number of open jobs above which producers wait.
-const OPEN_LIMIT: usize = 1_000;
-const PAUSE: Duration = Duration::from_millis(5);
+pub const OPEN_LIMIT: usize = 1_000;
+pub const PAUSE: Duration = Duration::from_millis(5);
 /// The most jobs that a producer keeps to add them again later.
 const EARLIER: usize = 20;
 
@@ -143,8 +143,7 @@ impl ReservedJob {
         let reserved = Self { id: text("id").to_owned(), receipt: text("receipt").to_owned() };
         let attempt = job["attempt"].as_u64().and_then(|attempt| u32::try_from(attempt).ok());
         let ttr = Duration::from_secs(run.plan.ttr);
-        let revision = job["body"]["revision"].as_u64().expect("the body is one that was sent");
-        assert_eq!(job["body"], json!({ "of": reserved.id, "revision": revision }));
+        let revision = run.identify(&reserved.id, &job["body"]);
         let action = Action::Deliver {
             receipt: reserved.receipt.clone(),
             revision,

@@ -33,7 +33,7 @@ impl Job {
         let is_remembered = chance(0.5);
         let topic = if is_remembered { REMEMBERING } else { TOPIC };
         let add = Add {
-            max_attempts: if chance(0.3) { 3 } else { 0 },
+            max_attempts: if chance(0.3) { 3 } else { run.plan.most_attempts },
             retry: if chance(0.3) { &RETRY } else { &[] },
             expire: chance(0.1).then_some(EXPIRE),
             revision: u64::from(run.plan.changes && chance(0.3)),
@@ -68,7 +68,7 @@ impl Job {
         let mut json = json!({
             "topic": self.topic, "id": self.id, "delay": milliseconds(self.add.delay), "ttr": run.plan.ttr,
             "max_attempts": self.add.max_attempts, "retry": retry,
-            "body": { "of": self.id, "revision": self.add.revision },
+            "body": { "of": self.id, "revision": self.add.revision, "tries": self.add.max_attempts },
         });
         if let Some(expire) = self.add.expire {
             json["expire"] = milliseconds(expire).into();

@@ -9,6 +9,7 @@ mod caller;
 mod clients;
 mod final_state;
 mod job;
+mod old_clients;
 mod plan;
 mod run;
 
@@ -19,16 +20,20 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 pub use caller::{Caller, call_until_known};
 pub use final_state::{counts, read_final_state};
+use old_clients::{OldAddresses, OldClients, TRIES};
 pub use plan::{Plan, Report, setting};
+use run::TOPIC;
 pub use run::{Run, run};
 
 use crate::harness::{
+    dialect::address_of,
     process::{self, Server},
     redis::{fresh_prefix, shared},
 };
 
 /// Kills in one load. More kills need more loads, each of which is checked to its end.
 const KILLS_PER_LOAD: u64 = 20;
+const KILLS_BESIDE_OLD_CLIENTS: u64 = 5;
 
 fn start(listen: &str, arguments: &[&str], home: &Path) -> Server {
     let arguments: Vec<&str> =
@@ -91,6 +96,58 @@ async fn load_with_kills(kills: u64) -> Report {
     server.kill();
     assert_verified(&[], home.path());
     report
+}
+
+/// Old and new clients share jobs while the server is killed.
+async fn load_with_old_clients(arguments: &[&str], settings: &str) {
+    let home = tempfile::tempdir().expect("a directory");
+    let write_settings = |lmstfy: &str, ouqiang: &str| {
+        let dialects = format!(
+            "[compat.lmstfy]\nlisten = \"{lmstfy}\"\n[compat.ouqiang]\nlisten = \"{ouqiang}\"\nmax_wait = \"1s\"\n"
+        );
+        std::fs::write(home.path().join("settings.toml"), format!("{settings}{dialects}")).expect("writes");
+    };
+    write_settings("127.0.0.1:0", "127.0.0.1:0");
+    let arguments = [&["--config", "settings.toml"], arguments].concat();
+    let mut server = start("127.0.0.1:0", &arguments, home.path());
+    let addresses = OldAddresses {
+        lmstfy: address_of(&server, "listening for clients of lmstfy"),
+        ouqiang: address_of(&server, "listening for clients of ouqiang/delay-queue"),
+    };
+    write_settings(&addresses.lmstfy.to_string(), &addresses.ouqiang.to_string());
+    let native = server.address;
+    let plan = Plan { jobs: 300, clients: 4, most_attempts: TRIES, ..Plan::from_environment() };
+    // That of lmstfy's jobs, whose adds have none.
+    let ttr = format!("{{\"ttr\":{}}}", plan.ttr);
+    assert_eq!(server.call("PUT", &format!("/topics/{TOPIC}"), &ttr).status, 200);
+    let report = run(plan, &[native], async |run| {
+        let mut random = StdRng::seed_from_u64(run.plan.seed + 2_000);
+        let kills = async {
+            for _ in 0..KILLS_BESIDE_OLD_CLIENTS {
+                run.wait_for_adds(random.random_range(20..100)).await;
+                server.kill();
+                server = start(&native.to_string(), &arguments, home.path());
+            }
+        };
+        OldClients::new(run, addresses).work_during(kills).await;
+    })
+    .await;
+    report.print("old_clients", KILLS_BESIDE_OLD_CLIENTS);
+    report.assert_clean();
+    server.kill();
+    assert_verified(&arguments, home.path());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_and_new_clients_lose_nothing_while_the_embedded_engine_is_killed() {
+    load_with_old_clients(&[], "").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_and_new_clients_lose_nothing_while_a_process_on_redis_is_killed() {
+    let settings = format!("[redis]\nprefix = \"{}\"\n", fresh_prefix());
+    let url = shared().url();
+    load_with_old_clients(&["--store", "redis", "--redis-url", &url], &settings).await;
 }
 
 /// Asserts that `linger verify` finds no fault in the store.

@@ -21,6 +21,8 @@ pub struct Plan {
     pub mixed: bool,
     /// Whether clients change due times and requeue buried jobs.
     pub changes: bool,
+    /// The attempts of most jobs; 0 for any number.
+    pub most_attempts: u32,
     /// The seed of the clients' random choices.
     pub seed: u64,
 }
@@ -37,6 +39,7 @@ impl Plan {
             pause: Duration::ZERO,
             mixed: true,
             changes: true,
+            most_attempts: 0,
             seed: setting("LINGER_LOAD_SEED", rand::random_range(0..1_000_000)),
         }
     }

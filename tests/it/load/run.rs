@@ -13,7 +13,7 @@ use std::{
 use hyper::Method;
 use linger::clock::{Clock, SystemClock};
 use rand::{RngExt, rngs::StdRng};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{
@@ -21,17 +21,18 @@ use super::{
     clients::{produce, work},
     final_state::{counts, read_final_state},
     job::{Job, expires},
+    old_clients::SentAdds,
     plan::{Plan, Report},
 };
 use crate::{
-    checker::{History, check},
+    checker::{Action, History, Outcome, check},
     harness::wait::{StepLimit, TimeLimit},
 };
 
 /// How long a load may take to come to rest after the last progress: a few TTRs, a restart, a failover.
 const GRACE: Duration = Duration::from_secs(60);
 /// The topic of the jobs whose ids are forgotten when they end, and of those whose ids are remembered.
-pub const TOPIC: &str = "load";
+pub const TOPIC: &str = "load:plain";
 pub const REMEMBERING: &str = "remembering";
 pub const TOPICS: [&str; 2] = [TOPIC, REMEMBERING];
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -44,6 +45,8 @@ pub struct Run {
     pub plan: Plan,
     pub addresses: Vec<SocketAddr>,
     pub history: History,
+    /// What old clients have sent.
+    pub sent_adds: SentAdds,
     /// The tasks of slow workers.
     pub slow_workers: Mutex<JoinSet<()>>,
     /// The jobs that a worker is requeuing. No other worker requeues them meanwhile.
@@ -68,6 +71,7 @@ impl Run {
             plan,
             addresses: addresses.to_vec(),
             history: History::new(),
+            sent_adds: SentAdds::default(),
             slow_workers: Mutex::default(),
             requeuing: Mutex::default(),
             lateness_us: Mutex::default(),
@@ -97,6 +101,25 @@ impl Run {
         self.added.fetch_add(jobs.len(), Ordering::Relaxed);
         self.open.fetch_add(open.cast_signed(), Ordering::Relaxed);
         self.made_progress();
+    }
+
+    /// An old client has added a job.
+    pub fn old_job_added(&self) {
+        self.added.fetch_add(1, Ordering::Relaxed);
+        self.open.fetch_add(1, Ordering::Relaxed);
+        self.made_progress();
+    }
+
+    /// Returns the revision in the body of a job that was delivered, and asserts that the body is one that was sent for this id. If a
+    /// client of lmstfy sent it, the add is recorded: it may be one whose answer was lost.
+    pub fn identify(&self, id: &str, body: &Value) -> u64 {
+        let name = body["of"].as_str().unwrap_or_else(|| panic!("{id} has another body: {body}"));
+        if name != id {
+            let sent = self.sent_adds.lock().expect("not poisoned").get(name).cloned();
+            let (sent, add) = sent.unwrap_or_else(|| panic!("{id} has the body of another job: {body}"));
+            self.history.record(id, sent, Action::Add(add), Outcome::Unknown);
+        }
+        body["revision"].as_u64().expect("has a revision")
     }
 
     pub fn job_ended(&self, id: &str, ended: bool) {
