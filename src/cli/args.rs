@@ -107,7 +107,7 @@ pub(super) enum Command {
     /// Change when a delayed or ready job is due
     #[command(after_help = help::CALLS)]
     Reschedule(RescheduleArgs),
-    /// Delete jobs in any state, also while workers have them
+    /// Delete jobs, by default also while workers have them
     #[command(aliases = ["delete", "rm"], after_help = help::CALLS)]
     Cancel(CancelArgs),
     /// List, requeue or delete dead letters

@@ -42,7 +42,7 @@ pub use polls::{OpenPoll, PollsByTopic, RecentPolls};
 pub use queue::QueueMetrics;
 pub use recent::{EventSummary, EventsByTopic, RecentEvents};
 pub use schedules::{OccurrenceEnd, ScheduleMetrics, ScheduleProblem};
-pub use signs::{KEPT_US as SIGNS_KEPT_US, SignsByTopic};
+pub use signs::{KEPT as SIGNS_KEPT, SignsByTopic};
 pub use spans::SpanMetrics;
 pub use store_reading::StoreReading;
 

@@ -3,10 +3,12 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
-/// For how long the last sign of the workers of a topic is kept: as long as the longest reservation.
-pub const KEPT_US: i64 = 86_400 * 1_000_000;
+/// For how long the last sign of the workers of a topic is kept. Some reservations are longer.
+pub const KEPT: Duration = Duration::from_micros(KEPT_US.unsigned_abs());
+const KEPT_US: i64 = 86_400 * 1_000_000;
 
 /// The moments at which a worker last took, finished, released, buried or touched a job, in microseconds of one clock.
 #[derive(Debug, Default)]

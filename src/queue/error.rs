@@ -59,7 +59,7 @@ pub enum Error {
     /// The job's topic requires receipts and none was sent.
     #[error("the receipt that came with the reservation is required here")]
     ReceiptRequired,
-    /// A reserved job cannot be changed.
+    /// A reserved job cannot be changed, nor deleted by a call that leaves reserved jobs.
     #[error("the job is reserved by a worker; try again once it is back, or release it")]
     JobReserved,
     /// A dead job cannot be changed.

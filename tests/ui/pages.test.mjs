@@ -286,6 +286,7 @@ inBrowser("a body is shown as what it is", {}, async ({ server, tab, page }) => 
 00000010  6e 6f 70 71              nopq`, "20 bytes that are not text"],
     ['{"linger:base64":"AP8"}', '{\n  "linger:base64": "AP8"\n}', "23 bytes"],
     ['{"linger:text":"a","n":1}', '{\n  "linger:text": "a",\n  "n": 1\n}', "25 bytes"],
+    ['{"linger:text":"a","linger:text":"b"}', '{\n  "linger:text": "a",\n  "linger:text": "b"\n}', "37 bytes"],
     ['"linger:text"', '"linger:text"', "13 bytes"],
     ["null", "null", "4 bytes"],
   ];

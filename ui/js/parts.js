@@ -1,5 +1,5 @@
 // The small parts that pages are made of. They know no call and no page.
-import { html, useEffect, useId, useObservable, useRef, useState } from "./lib.js";
+import { html, useEffect, useId, useMemo, useObservable, useRef, useState } from "./lib.js";
 import { useNow } from "./clock.js";
 import { byteLength, bytes, count, distance, duration, moment, revealed } from "./format.js";
 import { readable } from "./payload.js";
@@ -126,7 +126,7 @@ export function Body({ raw, hidden, children }) {
   const [whole, setWhole] = useState(false);
   const [isRaw, setRaw] = useState(false);
   if (!shown) return html`<button onClick=${() => setShown(true)}>Show the body</button>`;
-  const { text, size } = isRaw ? { text: raw, size: bytes(byteLength(raw)) } : readable(raw);
+  const { text, size } = useMemo(() => (isRaw ? { text: raw, size: bytes(byteLength(raw)) } : readable(raw)), [raw, isRaw]);
   const isLong = text.length > FIRST_CHARACTERS && !whole;
   return html`<div class="body">
     <div class="actions">

@@ -1,5 +1,5 @@
 // What a job's body says, for people. The stored text stays in `Raw`, and is what is copied.
-import { indent } from "./rawjson.js";
+import { indent, soleMember } from "./rawjson.js";
 import { byteLength, bytes } from "./format.js";
 
 // Characters that JSON has to escape, and other controls.
@@ -40,13 +40,9 @@ function dump(payload) {
  * JSON and bytes that are not text are in an object with one member (`src/compat/encoding.rs`).
  */
 export function readable(raw) {
-  const value = /^\s*\{/.test(raw) ? JSON.parse(raw) : undefined;
-  const [name, more] = value ? Object.keys(value) : [];
-  const content = more === undefined && typeof value?.[name] === "string" ? value[name] : undefined;
-  if (name === "linger:text" && content !== undefined) {
-    return { text: content, size: `${bytes(byteLength(content))} of text` };
-  }
-  const payload = name === "linger:base64" && content !== undefined ? bytesOf(content) : undefined;
+  const [name, value] = soleMember(raw);
+  if (name === "linger:text" && typeof value === "string") return { text: value, size: `${bytes(byteLength(value))} of text` };
+  const payload = name === "linger:base64" && typeof value === "string" ? bytesOf(value) : undefined;
   if (payload) return { text: dump(payload), size: `${bytes(payload.length)} that are not text` };
   return { text: decoded(indent(raw)), size: bytes(byteLength(raw)) };
 }

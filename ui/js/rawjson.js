@@ -46,6 +46,18 @@ function members(text, at) {
   return found;
 }
 
+/** The name and the value of the member of an object that has exactly one, doubled names counted; otherwise nothing. */
+export function soleMember(text) {
+  const start = skipSpace(text, 0);
+  if (text[start] !== "{") return [];
+  const nameStart = skipSpace(text, start + 1);
+  if (text[nameStart] !== '"') return [];
+  const nameEnd = skipString(text, nameStart);
+  const begin = skipSpace(text, skipSpace(text, nameEnd) + 1);
+  const end = skipValue(text, begin);
+  return text[skipSpace(text, end)] === "}" ? [text.slice(nameStart, nameEnd), text.slice(begin, end)].map((part) => JSON.parse(part)) : [];
+}
+
 /** Parses any response. The `body` of a job is the raw text. */
 export function parse(text) {
   const value = JSON.parse(text);

@@ -141,7 +141,8 @@ func (c *Client) Cancel(ctx context.Context, id string) (bool, error) {
 	return c.cancel(ctx, id, "")
 }
 
-// CancelUnlessReserved is Cancel for a job that no worker has. One that a worker has is refused with the code job_reserved.
+// CancelUnlessReserved is Cancel for a job that no worker has. One that a worker has is refused with the code job_reserved. If an
+// answer was lost, the missing job may have been finished by a worker instead.
 func (c *Client) CancelUnlessReserved(ctx context.Context, id string) (bool, error) {
 	return c.cancel(ctx, id, "?unless_reserved=true")
 }

@@ -175,7 +175,8 @@ impl Client {
         was_there(self.send(&Request::delete(id)).await)
     }
 
-    /// The same unless a worker holds the job, which is refused with the code `job_reserved`.
+    /// The same unless a worker holds the job, which is refused with the code `job_reserved`. After a lost answer a worker may have
+    /// finished the missing job instead.
     pub async fn delete_unless_reserved(&self, id: &str) -> Result<bool, Error> {
         was_there(self.send(&Request::delete_unless_reserved(id)).await)
     }

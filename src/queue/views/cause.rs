@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     job::{Pause, Timestamp, TopicPause, TopicSettings, Ttr},
-    metrics::{Event, EventSummary},
+    metrics::{Event, EventSummary, SIGNS_KEPT},
 };
 
 /// Why the jobs of a topic wait, or why it accepts none.
@@ -130,6 +130,8 @@ pub(in crate::queue) fn cause(known: Known<'_>) -> Option<Cause> {
     let ttr = settings.ttr.unwrap_or(Ttr::DEFAULT).as_duration();
     let since = match known.last_sign {
         LastSign::Unknown => return Some(Cause::WorkersBusy { reserved }),
+        // Their last sign may be older than what is kept, and yet within the TTR.
+        LastSign::Never if ttr > SIGNS_KEPT => return Some(Cause::WorkersBusy { reserved }),
         LastSign::At(at) if known.now < at.after(ttr) => return Some(Cause::WorkersBusy { reserved }),
         LastSign::At(at) => Some(at),
         LastSign::Never => None,
@@ -211,6 +213,16 @@ mod tests {
         let silent = |since| Some(Cause::WorkersSilent { reserved: 2, since });
         assert_eq!(found(2, seconds_ago(60)), silent(Some(since)), "for the default TTR");
         assert_eq!(found(2, LastSign::Never), silent(None));
+        let ttr = |seconds| TopicSettings {
+            ttr: Some(Ttr::new(SIGNS_KEPT + Duration::from_secs(seconds)).expect("a TTR")),
+            ..TopicSettings::default()
+        };
+        let with = |settings| {
+            let pause = TopicPause::default();
+            cause(Known { reserved: 2, ..unattended(&pause, &settings) })
+        };
+        assert_eq!(with(ttr(0)), silent(None));
+        assert_eq!(with(ttr(1)), busy, "a sign within the TTR may be forgotten");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
     job::{Timestamp, Topic},
     messages::failure_log::FailureLog,
     metrics::{
-        EventSummary, EventsByTopic, PollsByTopic, QueueMetrics, RecentEvents, SIGNS_KEPT_US, SignsByTopic,
+        EventSummary, EventsByTopic, PollsByTopic, QueueMetrics, RecentEvents, SIGNS_KEPT, SignsByTopic,
     },
     queue::{
         error::Result,
@@ -37,8 +37,6 @@ const ENDED_AFTER: Duration = Duration::from_secs(8);
 const FRESH: Duration = Duration::from_secs(1);
 /// How long the other processes take to publish their figures once they are watched: one that lives has by then.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
-/// For how long signs of workers are kept.
-const SIGNS_KEPT: Duration = Duration::from_micros(SIGNS_KEPT_US.unsigned_abs());
 /// How long a reading of topics waits for the polls of other processes.
 const POLLS_WAIT: Duration = Duration::from_millis(300);
 

@@ -91,6 +91,11 @@ fn some_of_many_is_1() {
     let cancelled = cli.run(&["cancel", "none", "a", "--text"]);
     assert_eq!((cancelled.code, cancelled.stdout.as_str()), (Some(1), "a  cancelled\n"));
     assert!(cancelled.stderr.starts_with("linger: cancel: none: "), "{cancelled:?}");
+    cli.succeed(&["add", "mail", "--id", "held"]);
+    cli.succeed(&["pop", "mail"]);
+    let spared = cli.run(&["cancel", "held", "--unless-reserved", "--text"]);
+    assert!(spared.stderr.contains("job_reserved") && spared.stdout.is_empty(), "{spared:?}");
+    cli.succeed(&["cancel", "held"]);
     assert!(cli.server.stop().success());
 }
 

@@ -120,6 +120,11 @@ async fn every_call_for_a_job_works() {
     let late = NewJob { due: Some(Due::At(at)), ..NewJob::new("mail") };
     let Added::Created(added) = client.add(&late).await.expect("is added") else { panic!("is not new") };
     assert_eq!(added.due_at, at);
+    client.add(&NewJob { id: Some("held".into()), ..NewJob::new("mail") }).await.expect("is added");
+    client.pop("mail", &request).await.expect("is answered").expect("is ready");
+    assert_refused(client.delete_unless_reserved("held").await, 409, "job_reserved");
+    assert!(!client.delete_unless_reserved("none").await.expect("is answered"));
+    assert!(client.delete("held").await.expect("is answered"));
     assert!(client.delete(&added.id).await.expect("is answered"));
     assert!(!client.delete(&added.id).await.expect("is answered"));
     assert!(server.stop().success());

@@ -2,7 +2,7 @@
 
 use linger::{
     job::{Receipt, State},
-    store::{AddJob, FinishJob, Refusal, Release, Steps, TopicStats},
+    store::{AddJob, Applied, FinishJob, Refusal, Release, Step, StepAction, Steps, TopicStats},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};
@@ -154,6 +154,15 @@ async fn a_delete_may_leave_reserved_jobs(fixture: StoreFixture) {
         ]
     );
     assert_eq!(store.get(ALL, &id("held")).await.expect("gets"), Some(held.job));
+    add(store, delayed("other", seconds(90))).await;
+    // Each step has its own rule, in the order of the steps.
+    let delete = |name: &str, rule| Step::unscoped(id(name), StepAction::Delete(rule), None);
+    let steps = [delete("held", DeleteRule::UnlessReserved), delete("other", DeleteRule::AnyState)];
+    let applied = store.apply(steps.to_vec()).await.expect("answers");
+    assert_eq!(
+        applied,
+        [Err(Refusal::InState(State::Reserved)), deleted(State::Delayed).map(Applied::Deleted)]
+    );
     fixture.advance_and_promote(seconds(60)).await;
     let came_back = store.delete(ALL, vec![id("held")], DeleteRule::UnlessReserved).await;
     assert_eq!(came_back.expect("answers"), [deleted(State::Ready)]);

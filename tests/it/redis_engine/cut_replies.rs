@@ -104,6 +104,11 @@ async fn a_delete_whose_reply_was_cut_off_is_done() {
         assert_eq!(outcomes, [deleted(if wait > 0 { State::Delayed } else { State::Ready })]);
     }
     assert_eq!(process.store.topic(&topic("t")).await.expect("reads"), None);
+    reserved(&process).await;
+    proxy.cut_replies("victim", 1);
+    let spared = process.store.delete(ALL, vec![id("victim")], DeleteRule::UnlessReserved).await;
+    assert!(proxy.all_faults_happened());
+    assert_eq!(spared.expect("answers"), [Err(Refusal::InState(State::Reserved))]);
 }
 
 #[tokio::test]

@@ -253,7 +253,6 @@ fn patch_args(call: ScriptCall, patch: &Patch) -> ScriptCall {
     expiry_arg(call, patch.expiry).optional_arg(patch.body.as_ref().map(|body| body.as_bytes().clone()))
 }
 
-/// Reads a state from a reply.
 /// The state that a reply names by its code.
 pub(super) fn state_of(code: i64) -> Result<State> {
     let code = u8::try_from(code).ok();

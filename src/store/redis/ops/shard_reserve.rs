@@ -41,7 +41,7 @@ impl ShardReserver {
             (BytesMut::with_capacity(4 * claims.len()), BytesMut::with_capacity(16 * claims.len()));
         for claim in claims {
             let ttr_ms = claim.ttr.map_or(0, |ttr| ttr.as_duration().as_millis());
-            ttrs.put_u32(u32::try_from(ttr_ms).expect("a TTR is at most a day"));
+            ttrs.put_u32(u32::try_from(ttr_ms).expect("30 days are fewer than 2^32 ms"));
             receipts.put_slice(Receipt::generate().as_bytes());
         }
         let (count, receipts) = (i64::try_from(claims.len()).expect("a slice is small"), receipts.freeze());
