@@ -18,12 +18,14 @@ use crate::{
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also that of its folder of inputs under `fuzz/corpus`.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("bodies", http::fuzz_bodies),
     ("durations", durations),
     ("headers", http::fuzz_headers),
+    ("lmstfy", http::lmstfy::fuzz),
     ("moments", moments),
     ("names", names),
+    ("ouqiang", http::ouqiang::fuzz),
     ("paths", router::paths),
     ("query", http::fuzz_query),
     ("receipts", receipts),

@@ -7,10 +7,14 @@
 
 mod bulk;
 mod dialect;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod handlers;
 mod queue_path;
 mod requests;
 mod responses;
 mod routes;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::fuzzing::fuzz;
 pub use self::routes::{protocol, router};

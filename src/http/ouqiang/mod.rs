@@ -6,10 +6,14 @@
 //! replaced does not take the newer version with it.
 
 mod dialect;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod go_json;
 mod handlers;
 mod requests;
 mod responses;
 mod routes;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use self::fuzzing::fuzz;
 pub use self::routes::{protocol, router};

@@ -1,0 +1,4 @@
+//! See `linger::fuzzing`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| linger::fuzzing::target("lmstfy")(data));
