@@ -215,7 +215,7 @@ fn a_failed_sync_stops_all_writes_until_a_restart_and_is_not_tried_again() {
     assert_eq!(Worker::new("before", 1, server.address, &ledger).pop(1), Outcome::Unavailable);
     server.wait_until_unready();
     assert_eq!(server.call("GET", "/livez", "").status, 200);
-    assert!(server.log().contains("no more writes until a restart"), "{}", server.log());
+    server.wait_for_log("no more writes until a restart");
     server.signal(Signal::TERM);
     let status = server.wait().0;
     tracer.wait().expect("is a child");
