@@ -117,9 +117,9 @@ async fn load_with_old_clients(arguments: &[&str], settings: &str) {
     write_settings(&addresses.lmstfy.to_string(), &addresses.ouqiang.to_string());
     let native = server.address;
     let plan = Plan { jobs: 300, clients: 4, most_attempts: TRIES, ..Plan::from_environment() };
-    // That of lmstfy's jobs, whose adds have none.
-    let ttr = format!("{{\"ttr\":{}}}", plan.ttr);
-    assert_eq!(server.call("PUT", &format!("/topics/{TOPIC}"), &ttr).status, 200);
+    // The TTR of lmstfy's jobs and the limit of ouqiang's: their adds have none.
+    let settings = format!("{{\"ttr\":{},\"max_attempts\":{TRIES}}}", plan.ttr);
+    assert_eq!(server.call("PUT", &format!("/topics/{TOPIC}"), &settings).status, 200);
     let report = run(plan, &[native], async |run| {
         let mut random = StdRng::seed_from_u64(run.plan.seed + 2_000);
         let kills = async {
