@@ -18,7 +18,7 @@ use super::{
     content::Content,
     ledger::{Effect, JobState, Ledger},
 };
-use crate::harness::blocking_http::{Response, call};
+use crate::harness::blocking_http::{Response, call_until_begun};
 
 /// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl<'a> Worker<'a> {
     /// Makes a call on the jobs `ids`, which the ledger expects. Returns a 2xx answer. The ledger records 503 and 507;
     /// any other answer is wrong, because only calls that should work are sent.
     fn send_begun(&self, ids: &[String], method: &str, path: &str, body: &Value) -> (Outcome, Value) {
-        let answer = call(self.address, method, path, &body.to_string());
+        let answer = call_until_begun(self.address, method, path, &body.to_string());
         let outcome = outcome_of(&answer);
         let mut ledger = self.ledger();
         match (outcome, answer) {

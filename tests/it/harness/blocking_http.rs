@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use super::wait::TimeLimit;
+
 /// A response that was read to its end.
 #[derive(Debug)]
 pub struct Response {
@@ -25,6 +27,20 @@ const READ_TIMEOUT: Duration = Duration::from_secs(120);
 /// Calls `address` on a connection of its own.
 pub fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Result<Response> {
     call_with(address, method, path, "", body)
+}
+
+/// Like [`call`], but a call that the server has not begun, because its process was paused, is sent again, as the answer asks: a
+/// busy machine can hold up any process for over a second.
+pub fn call_until_begun(address: SocketAddr, method: &str, path: &str, body: &str) -> Result<Response> {
+    let time_limit = TimeLimit::new();
+    loop {
+        let answer = call(address, method, path, body)?;
+        if answer.status != 503 || !answer.body.contains(r#""code":"not_begun""#) {
+            return Ok(answer);
+        }
+        time_limit.check(|| format!("{method} {path} is not begun"));
+        time_limit.pause_thread();
+    }
 }
 
 /// Like [`call`], with more headers, each of which ends with `\r\n`.

@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{
-    blocking_http::{Response, call},
+    blocking_http::{Response, call_until_begun},
     process_stats,
     wait::{LONGEST, TimeLimit, join},
 };
@@ -254,18 +254,9 @@ impl Server {
         self.try_call(method, path, body).expect("the server answers")
     }
 
-    /// Like [`call`](Self::call), for a server that may have ended. A call that the server has not begun, because its
-    /// process was paused, is sent again, as the answer asks: a busy machine can hold up any process for over a second.
+    /// Like [`call`](Self::call), for a server that may have ended.
     pub fn try_call(&self, method: &str, path: &str, body: &str) -> std::io::Result<Response> {
-        let time_limit = TimeLimit::new();
-        loop {
-            let answer = call(self.address, method, path, body)?;
-            if answer.status != 503 || !answer.body.contains(r#""code":"not_begun""#) {
-                return Ok(answer);
-            }
-            time_limit.check(|| format!("{method} {path} is not begun"));
-            time_limit.pause_thread();
-        }
+        call_until_begun(self.address, method, path, body)
     }
 
     /// Waits until `/readyz` answers 503.

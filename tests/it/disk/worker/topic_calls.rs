@@ -8,7 +8,7 @@ use crate::{
         content::Content,
         ledger::{Effect, JobState, topic_config},
     },
-    harness::{blocking_http::call, wait::TimeLimit},
+    harness::{blocking_http::call_until_begun, wait::TimeLimit},
 };
 
 impl Worker<'_> {
@@ -172,7 +172,7 @@ impl Worker<'_> {
     fn end_of(&self, operation: &str) -> Outcome {
         let time_limit = TimeLimit::new();
         loop {
-            let answer = call(self.address, "GET", &format!("/bulk/{operation}"), "");
+            let answer = call_until_begun(self.address, "GET", &format!("/bulk/{operation}"), "");
             let (outcome, Ok(answer)) = (outcome_of(&answer), answer) else { return Outcome::ConnectionLost };
             let answer = answer.json();
             match answer["state"].as_str() {
@@ -194,7 +194,8 @@ impl Worker<'_> {
             return Vec::new();
         }
         let path = format!("/jobs?topic={}&state={}&limit=200", self.topic, state.name());
-        let page = call(self.address, "GET", &path, "").ok().filter(|answer| answer.status == 200);
+        let page =
+            call_until_begun(self.address, "GET", &path, "").ok().filter(|answer| answer.status == 200);
         page.and_then(|page| page.json()["jobs"].as_array().cloned()).unwrap_or_default()
     }
 }
