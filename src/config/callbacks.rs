@@ -53,7 +53,7 @@ impl CallbackSettings {
         Self {
             max_calls: reader.count("callbacks.max_calls", 0, 100_000),
             max_calls_per_host: reader.count("callbacks.max_calls_per_host", 1, 100_000),
-            // A connection that has to stay open for longer is likely to break. For longer work, the endpoint holds the job (`linger-hold`).
+            // For longer work, an endpoint answers and holds the job (`linger-hold`).
             max_timeout: reader.duration("callbacks.max_timeout", SECOND, 23 * HOUR),
             retry: reader.get("callbacks.retry", retry),
             networks,

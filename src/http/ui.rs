@@ -9,7 +9,8 @@
 //!
 //! The content security policy forbids all scripts but these files and all markup from strings, so text from jobs
 //! stays text. The body of a job is cut out of the response as it is (`js/rawjson.js`), because `JSON.parse` would
-//! change large numbers. Times follow the server's clock, estimated from the `Date` headers (`js/clock.js`).
+//! change large numbers, and `js/payload.js` shows it as what it is. Times follow the server's clock, estimated from the
+//! `Date` headers (`js/clock.js`).
 
 use std::sync::LazyLock;
 

@@ -30,17 +30,21 @@ function skipValue(text, at) {
   }
 }
 
+/** The member whose name begins at `at`: the name, and where the value begins and ends. */
+function memberAt(text, at) {
+  const nameEnd = skipString(text, at);
+  const begin = skipSpace(text, skipSpace(text, nameEnd) + 1);
+  return [JSON.parse(text.slice(at, nameEnd)), [begin, skipValue(text, begin)]];
+}
+
 /** The members of the object that begins at `at`: name, and where the value begins and ends. */
 function members(text, at) {
-  const found = new Map();
+  const found = [];
   at = skipSpace(text, at + 1);
   while (text[at] === '"') {
-    const nameEnd = skipString(text, at);
-    const name = JSON.parse(text.slice(at, nameEnd));
-    const begin = skipSpace(text, skipSpace(text, nameEnd) + 1);
-    const end = skipValue(text, begin);
-    found.set(name, [begin, end]);
-    at = skipSpace(text, end);
+    const member = memberAt(text, at);
+    found.push(member);
+    at = skipSpace(text, member[1][1]);
     if (text[at] === ",") at = skipSpace(text, at + 1);
   }
   return found;
@@ -49,20 +53,17 @@ function members(text, at) {
 /** The name and the value of the member of an object that has exactly one, doubled names counted; otherwise nothing. */
 export function soleMember(text) {
   const start = skipSpace(text, 0);
-  if (text[start] !== "{") return [];
-  const nameStart = skipSpace(text, start + 1);
-  if (text[nameStart] !== '"') return [];
-  const nameEnd = skipString(text, nameStart);
-  const begin = skipSpace(text, skipSpace(text, nameEnd) + 1);
-  const end = skipValue(text, begin);
-  return text[skipSpace(text, end)] === "}" ? [text.slice(nameStart, nameEnd), text.slice(begin, end)].map((part) => JSON.parse(part)) : [];
+  const found = text[start] === "{" ? members(text, start) : [];
+  if (found.length !== 1) return [];
+  const [[name, span]] = found;
+  return [name, JSON.parse(text.slice(...span))];
 }
 
 /** Parses any response. The `body` of a job is the raw text. */
 export function parse(text) {
   const value = JSON.parse(text);
   const start = skipSpace(text, 0);
-  const span = text[start] === "{" && members(text, start).get("body");
+  const span = text[start] === "{" && new Map(members(text, start)).get("body");
   return span ? { ...value, body: text.slice(...span) } : value;
 }
 

@@ -80,8 +80,8 @@ class Client(ScheduleCalls):
 
     def cancel(self, id: str, *, unless_reserved: bool = False) -> bool:
         """Deletes a job in any state, also while a worker has it; with `unless_reserved`, such a job is refused with the code
-        job_reserved. Returns whether there was one; after a lost answer, a missing job counts as deleted by this call, although a worker
-        may have finished it."""
+        job_reserved. Returns whether there was one; after a lost answer, a missing job counts as deleted by this call, although
+        a worker may have finished it."""
         query = "?unless_reserved=true" if unless_reserved else ""
         try:
             self.connections.call("DELETE", path_of_job(id) + query, None, read_nothing)

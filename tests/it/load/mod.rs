@@ -2,7 +2,7 @@
 //! history checker judges the result.
 //!
 //! The normal run is short. `LINGER_LOAD_JOBS` sets the number of jobs, `LINGER_LOAD_SECONDS` the range of their delays,
-//! `LINGER_PROVE_KILLS` how often the embedded engine's process is killed during a load, and `LINGER_LOAD_SEED` the random
+//! `LINGER_PROVE_KILLS` how often a process is killed during a load, and `LINGER_LOAD_SEED` the random
 //! choices of the clients.
 
 mod caller;
@@ -116,23 +116,24 @@ async fn load_with_old_clients(arguments: &[&str], settings: &str) {
     };
     write_settings(&addresses.lmstfy.to_string(), &addresses.ouqiang.to_string());
     let native = server.address;
+    let kills = setting("LINGER_PROVE_KILLS", KILLS_BESIDE_OLD_CLIENTS);
     let plan = Plan { jobs: 300, clients: 4, most_attempts: TRIES, ..Plan::from_environment() };
     // The TTR of lmstfy's jobs and the limit of ouqiang's: their adds have none.
     let settings = format!("{{\"ttr\":{},\"max_attempts\":{TRIES}}}", plan.ttr);
     assert_eq!(server.call("PUT", &format!("/topics/{TOPIC}"), &settings).status, 200);
     let report = run(plan, &[native], async |run| {
         let mut random = StdRng::seed_from_u64(run.plan.seed + 2_000);
-        let kills = async {
-            for _ in 0..KILLS_BESIDE_OLD_CLIENTS {
+        let kill = async {
+            for _ in 0..kills {
                 run.wait_for_adds(random.random_range(20..100)).await;
                 server.kill();
                 server = start(&native.to_string(), &arguments, home.path());
             }
         };
-        OldClients::new(run, addresses).work_during(kills).await;
+        OldClients::new(run, addresses).work_during(kill).await;
     })
     .await;
-    report.print("old_clients", KILLS_BESIDE_OLD_CLIENTS);
+    report.print("old_clients", kills);
     report.assert_clean();
     server.kill();
     assert_verified(&arguments, home.path());

@@ -75,6 +75,7 @@ impl<'a> OldClients<'a> {
         while self.run.open_jobs() > OPEN_LIMIT && !self.is_over.load(Ordering::Acquire) {
             clock.sleep(PAUSE).await;
         }
+        // The pace of these few producers: without it they would add most of the jobs.
         clock.sleep(PAUSE).await;
         !self.is_over.load(Ordering::Acquire)
     }
