@@ -32,6 +32,7 @@ pub(crate) mod benching;
 mod delivery_body;
 mod dialect_app;
 mod edge;
+mod entity_tag;
 mod errors;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;

@@ -36,8 +36,8 @@ use crate::{
 fn table() -> [Route; 54] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
-        get("/jobs", Of(Read), lists::jobs).compressed(),
-        get("/jobs/{id}", Of(Read), jobs::get),
+        get("/jobs", Of(Read), lists::jobs).compressed().tagged(),
+        get("/jobs/{id}", Of(Read), jobs::get).tagged(),
         patch("/jobs/{id}", Of(Add), jobs::patch).with_large_body(),
         delete("/jobs/{id}", Of(Add), jobs::delete),
         post("/jobs/{id}/finish", Of(Work), jobs::finish),
@@ -53,10 +53,10 @@ fn table() -> [Route; 54] {
         post("/batch/bury", Of(Work), batch::bury).with_large_body(),
         post("/batch/delete", Of(Add), batch::delete).with_large_body(),
         post("/bulk", Of(Admin), bulk::start),
-        get("/bulk", Of(Read), bulk::list).compressed(),
-        get("/bulk/{id}", Of(Read), bulk::get),
+        get("/bulk", Of(Read), bulk::list).compressed().tagged(),
+        get("/bulk/{id}", Of(Read), bulk::get).tagged(),
         post("/bulk/{id}/stop", Of(Admin), bulk::stop),
-        get("/schedules", Of(Read), schedules::list).compressed(),
+        get("/schedules", Of(Read), schedules::list).compressed().tagged(),
         get("/schedules/{name}", Of(Read), schedules::get),
         put("/schedules/{name}", Of(Admin), schedules::put).with_large_body(),
         delete("/schedules/{name}", Of(Admin), schedules::delete),
@@ -66,11 +66,11 @@ fn table() -> [Route; 54] {
         post("/schedules/{name}/run", Of(Admin), schedules::run),
         get("/timeline", Of(Read), timeline::get).compressed(),
         get("/stats", AllTopics(Read), timeline::stats).compressed(),
-        get("/topics", Of(Read), topics::list).compressed(),
-        get("/topics/{topic}", Of(Read), topics::get).compressed(),
+        get("/topics", Of(Read), topics::list).compressed().tagged(),
+        get("/topics/{topic}", Of(Read), topics::get).compressed().tagged(),
         put("/topics/{topic}", Of(Admin), topics::put),
         delete("/topics/{topic}", Of(Admin), topics::purge),
-        get("/topics/{topic}/callbacks", Of(Read), topics::callbacks),
+        get("/topics/{topic}/callbacks", Of(Read), topics::callbacks).tagged(),
         get("/topics/{topic}/pop", Of(Work), pop::single).of_kind(RouteKind::Delivery),
         post("/topics/{topic}/pop", Of(Work), pop::single_by_post).of_kind(RouteKind::Delivery),
         post("/topics/{topic}/pause", Of(Admin), topics::pause),
@@ -78,9 +78,9 @@ fn table() -> [Route; 54] {
         post("/topics/{topic}/secrets", Of(Admin), secrets::add),
         get("/topics/{topic}/secrets", Of(Admin), secrets::list),
         delete("/topics/{topic}/secrets/{id}", Of(Admin), secrets::delete),
-        get("/topics/{topic}/dead", Of(Read), dead::list).compressed(),
+        get("/topics/{topic}/dead", Of(Read), dead::list).compressed().tagged(),
         delete("/topics/{topic}/dead", Of(Admin), dead::delete),
-        get("/topics/{topic}/dead/reasons", Of(Read), lists::dead_reasons).compressed(),
+        get("/topics/{topic}/dead/reasons", Of(Read), lists::dead_reasons).compressed().tagged(),
         post("/topics/{topic}/dead/requeue", Of(Admin), dead::requeue),
         get("/whoami", Any, operations::whoami).of_kind(RouteKind::Page),
         get("/livez", Public, operations::live).of_kind(RouteKind::Probe),
@@ -183,6 +183,12 @@ impl Route {
     /// Long answers are compressed for clients that accept it.
     fn compressed(mut self) -> Self {
         self.is_compressed = true;
+        self
+    }
+
+    /// A client that has the answer already is not sent it again.
+    fn tagged(mut self) -> Self {
+        self.spec.is_tagged = true;
         self
     }
 

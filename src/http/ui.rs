@@ -14,14 +14,18 @@
 
 use std::sync::LazyLock;
 
+use super::{
+    accept,
+    app::App,
+    entity_tag::{self, KnownTags},
+    errors::Problem,
+    json, unknown_path,
+};
 use axum::{
     extract::{Path, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
-use sha2::{Digest, Sha256};
-
-use super::{accept, app::App, errors::Problem, json, unknown_path};
 
 /// Every file below `ui/`. A test compares this list with the folder.
 const FILES: &[(&str, &[u8])] = &[
@@ -101,14 +105,15 @@ struct UiFile {
     name: &'static str,
     media_type: &'static str,
     content: &'static [u8],
-    etag: String,
+    tag: HeaderValue,
 }
 
 static UI_FILES: LazyLock<Vec<UiFile>> = LazyLock::new(|| {
-    let files = FILES.iter().map(|&(name, content)| {
-        let digest = Sha256::digest(content);
-        let etag: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        UiFile { name, media_type: media_type(name), content, etag: format!("\"{etag}\"") }
+    let files = FILES.iter().map(|&(name, content)| UiFile {
+        name,
+        media_type: media_type(name),
+        content,
+        tag: entity_tag::tag_of(content),
     });
     files.collect()
 });
@@ -181,19 +186,12 @@ fn respond(app: &App, name: &str, uri: &Uri, headers: &HeaderMap) -> Result<Resp
 impl UiFile {
     /// Browsers may keep a file, and ask each time whether it is still the same: an update replaces all files at once.
     fn respond(&self, headers: &HeaderMap) -> Response {
-        let caching = [(header::ETAG, self.etag.clone()), (header::CACHE_CONTROL, "no-cache".to_owned())];
-        if self.is_known(headers) {
+        let caching =
+            [(header::ETAG, self.tag.clone()), (header::CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
+        if KnownTags::sent_in(headers).contains(&self.tag) {
             return (StatusCode::NOT_MODIFIED, caching).into_response();
         }
         (caching, [(header::CONTENT_TYPE, self.media_type)], self.content).into_response()
-    }
-
-    /// Whether the client has this content already. The comparison is weak (RFC 9110, 13.1.2), because a proxy that
-    /// compresses the file makes its tag a weak one.
-    fn is_known(&self, headers: &HeaderMap) -> bool {
-        let tags = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-        let mut tags = tags.flat_map(|value| value.split(',')).map(str::trim);
-        tags.any(|tag| tag == "*" || tag.trim_start_matches("W/") == self.etag)
     }
 }
 

@@ -19,6 +19,13 @@ const WAIT_MS = 90_000;
 /** Bounds a test that hangs: the browser's own waits end earlier and say what was missing. */
 const TEST_MS = 180_000;
 
+/** Answers a call as the server does, but for what `change` makes of the JSON. */
+export async function alter(route, change) {
+  const { "if-none-match": known, ...headers } = route.request().headers();
+  const response = await route.fetch({ headers });
+  await route.fulfill({ response, json: change(await response.json()) });
+}
+
 async function freePort() {
   const server = net.createServer().listen(0, "127.0.0.1");
   await once(server, "listening");

@@ -1,6 +1,6 @@
 // Every page and what can be done on it.
 import assert from "node:assert/strict";
-import { inBrowser, onEveryEngine } from "./harness.mjs";
+import { alter, inBrowser, onEveryEngine } from "./harness.mjs";
 
 const row = (page, topic) => page.getByRole("row").filter({ has: page.getByRole("link", { name: topic, exact: true }) });
 const card = (page, title) => page.locator(".card").filter({ has: page.getByRole("heading", { name: title, exact: true }) });
@@ -72,13 +72,10 @@ onEveryEngine("the server sorts and searches more topics than a page has", {}, a
   await server.call("POST", "batch/jobs", { jobs });
   for (const delay of ["1h", "2h"]) await server.add({ topic: "z.most", delay });
   await server.add({ topic: "z.late" });
-  await page.route(/topics\?sort=overdue$/, async (route) => {
-    const response = await route.fetch();
-    const json = await response.json();
-    assert.equal(json.topics[0].topic, "z.late");
-    json.topics[0].oldest_overdue_at = "2026-01-01T00:00:00.000Z";
-    await route.fulfill({ response, json });
-  });
+  await page.route(/topics\?sort=overdue$/, (route) => alter(route, ({ topics: [first, ...others] }) => {
+    assert.equal(first.topic, "z.late");
+    return { topics: [{ ...first, oldest_overdue_at: "2026-01-01T00:00:00.000Z" }, ...others] };
+  }));
   await server.bury("z.dead", "d", "no");
   await tab.go();
   const first = () => tab.until((name) => document.querySelector("tbody th a")?.innerText === name && !document.querySelector("table.stale"), name);
@@ -234,10 +231,7 @@ inBrowser("a stop may take longer than the server waits for another one", {}, as
   await server.add({ topic: "mail", id: "a", delay: "1h" });
   await server.call("POST", "bulk", { id: "one", action: "delete", filter: { topic: "mail", state: "delayed" }, dry_run: false, limit: 1 });
   await watchLimits(page);
-  await page.route(/bulk\/one$/, async (route) => {
-    const response = await route.fetch();
-    await route.fulfill({ response, json: { ...(await response.json()), state: "running" } });
-  });
+  await page.route(/bulk\/one$/, (route) => alter(route, (operation) => ({ ...operation, state: "running" })));
   await tab.go("bulk/one");
   await tab.button("Stop").click();
   await tab.sees("Stopped after");

@@ -214,3 +214,14 @@ inBrowser("a job that could not be changed is named", {}, async ({ server, tab, 
   await tab.sees("Rescheduled 1 of 2 jobs.");
   await tab.sees("two: no job has this id");
 });
+
+inBrowser("figures that stay the same are not sent again", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", id: "first", delay: "1h" });
+  const isUnchanged = (path) => page.waitForResponse((response) => new URL(response.url()).pathname === path && response.status() === 304);
+  await Promise.all([isUnchanged("/topics/mail"), isUnchanged("/jobs"), tab.go("topics/mail")]);
+  await tab.sees("first", { exact: true });
+  await server.add({ topic: "mail", id: "second", delay: "2h" });
+  await tab.sees("second", { exact: true });
+  await Promise.all([isUnchanged("/jobs/first"), tab.go("jobs/first")]);
+  await tab.heading("first").waitFor();
+});

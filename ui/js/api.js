@@ -44,8 +44,12 @@ session.follow(() => {
   readRights();
 });
 
-async function send(method, path, { body, signal, token = session.get().token, timeout = TIMEOUT_MS } = {}) {
+/** The entity tags of what was read, where the server gave one. */
+const tags = new WeakMap();
+
+async function send(method, path, { body, signal, known, token = session.get().token, timeout = TIMEOUT_MS } = {}) {
   const headers = { accept: "application/json" };
+  if (tags.has(known)) headers["if-none-match"] = tags.get(known);
   if (token) headers.authorization = `Bearer ${token}`;
   if (body !== undefined) headers["content-type"] = "application/json";
   const signals = [timeout && AbortSignal.timeout(timeout), signal].filter(Boolean);
@@ -68,6 +72,7 @@ async function send(method, path, { body, signal, token = session.get().token, t
     const late = error.name === "TimeoutError";
     throw unreachable(late ? `No response within ${timeout / 1000} seconds.` : "The connection failed.");
   }
+  if (response.status === 304) return known;
   if (response.ok) return read(response, text);
   const problem = problemOf(response, text);
   // Forgets the token only if it is still the one in use.
@@ -80,7 +85,10 @@ async function send(method, path, { body, signal, token = session.get().token, t
 function read(response, text) {
   if (response.status === 204 || text === "") return null;
   try {
-    return parse(text);
+    const data = parse(text);
+    const tag = response.headers.get("etag");
+    if (tag) tags.set(data, tag);
+    return data;
   } catch {
     throw unreachable("The response is not from Linger. A proxy between may have replaced it.");
   }
@@ -97,7 +105,8 @@ function problemOf(response, text) {
   return new ApiError(fields);
 }
 
-export const get = (path, signal) => send("GET", path, { signal });
+/** Reads `path`. Where nothing has changed since an earlier call of the same path, it returns what that returned, `known`. */
+export const get = (path, signal, known) => send("GET", path, { signal, known });
 
 /** Fails if the server does not know this token. */
 export const check = (token) => send("GET", "whoami", { token });

@@ -49,6 +49,7 @@ export function usePoll(path, every, addressOf = (path) => path) {
 function startLoop(path, every, setState, addressOf) {
   let [timer, running, failures, live, stopped] = [0, null, 0, true, false];
   const controller = new AbortController();
+  let last = { address: null, data: null };
 
   const schedule = () => {
     clearTimeout(timer);
@@ -71,7 +72,9 @@ function startLoop(path, every, setState, addressOf) {
 
   async function readOnce() {
     try {
-      const data = await get(addressOf(path), controller.signal);
+      const address = addressOf(path);
+      const data = await get(address, controller.signal, address === last.address ? last.data : null);
+      last = { address, data };
       if (stopped) return;
       failures = 0;
       setState({ path, data, at: serverNow(), error: null });

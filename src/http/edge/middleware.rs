@@ -35,7 +35,10 @@ use super::{
 };
 use crate::{
     auth::Caller,
-    http::errors::Problem,
+    http::{
+        entity_tag::{self, KnownTags},
+        errors::Problem,
+    },
     net::{ConnectedClient, byte_budget::CallerKey, limited_network},
 };
 
@@ -142,7 +145,7 @@ async fn call_guarded(
                 } else {
                     body = bytes;
                 }
-                let response = handler(request).await;
+                let response = respond(route, request, &handler).await;
                 match client {
                     // The jobs are given back when the response is dropped.
                     Some(client) if class == ResponseClass::Delivery && client.has_left() => {
@@ -160,6 +163,15 @@ async fn call_guarded(
         response.extensions_mut().insert(CallerName(caller.name));
     }
     Ok(response)
+}
+
+/// The answer of the handler, with its tag if it has one.
+async fn respond(route: &RouteSpec, request: Request, handler: &ErasedHandler) -> Response {
+    if !route.is_tagged {
+        return handler(request).await;
+    }
+    let known = KnownTags::sent_in(request.headers());
+    entity_tag::tag(&known, handler(request).await).await
 }
 
 /// Refuses requests that must not pass. Stores in `caller` who sent the request.

@@ -3,7 +3,8 @@
 //! Around each handler is the [`Middleware`]. The request span (`request_span.rs`) gives the request its id, log line and
 //! metrics, and has the [`Dialect`] render problems. The guard (`middleware.rs`) checks the web page (`browser.rs`), has the
 //! dialect say who calls, and reads the body within limits of size, time and memory (`request_body.rs`). Responses that clients
-//! have not read are charged to a budget (`response_budget.rs`). Refusals that any client can cause are logged at most once a
+//! have not read are charged to a budget (`response_budget.rs`), and those that a client has already are not sent
+//! again (`http/entity_tag.rs`). Refusals that any client can cause are logged at most once a
 //! second for each code (`refusal_log.rs`).
 //!
 //! All dialects of a server share one [`Edge`], so that its limits and budgets hold for all of them together.

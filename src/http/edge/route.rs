@@ -57,13 +57,15 @@ pub struct RouteSpec {
     pub kind: RouteKind,
     /// Whether request bodies contain jobs, or as many ids as a batch may have.
     pub large_body: bool,
+    /// Whether the answer has a tag, for clients that read it again and again.
+    pub is_tagged: bool,
     /// Whether there is a handler for it. Otherwise every request is refused, whatever it brings.
     pub has_handler: bool,
 }
 
 impl RouteSpec {
     pub const fn new(path: &'static str, required: RequiredScope) -> Self {
-        Self { path, required, kind: RouteKind::Call, large_body: false, has_handler: true }
+        Self { path, required, kind: RouteKind::Call, large_body: false, is_tagged: false, has_handler: true }
     }
 
     /// For requests that match no route. A client without a token does not learn which routes exist.

@@ -39,7 +39,7 @@ async fn start(api: &Api, request: &Value) -> Value {
 }
 
 /// Waits for the end of an operation.
-async fn ended(api: &Api, id: &str) -> Value {
+pub async fn ended(api: &Api, id: &str) -> Value {
     let time_limit = TimeLimit::new();
     loop {
         let operation = api.get(&format!("/bulk/{id}")).await.expect(200).json();

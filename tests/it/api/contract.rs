@@ -97,7 +97,8 @@ async fn every_documented_success_of_every_operation_occurs(engine: Engine) {
     let documented: BTreeSet<_> = contract()
         .operations()
         .iter()
-        .flat_map(|operation| operation.successes.iter().map(|status| (operation.id.clone(), *status)))
+        .flat_map(|operation| operation.statuses.iter().map(|status| (operation.id.clone(), *status)))
+        .filter(|(_, status)| *status < 300)
         .collect();
     let missed: Vec<_> = documented.difference(&api.exercised()).cloned().collect();
     assert!(missed.is_empty(), "never exercised: {missed:?}");

@@ -46,7 +46,8 @@ async fn a_file_that_the_browser_has_is_not_sent_again() {
     let api = Api::new(Engine::Naive).await;
     let first = api.get("/ui/app.css").await.expect(200);
     let etag = first.header("etag").to_owned();
-    for known in [etag.clone(), format!("W/{etag}"), format!("\"other\", {etag}"), "*".to_owned()] {
+    let strong = etag.trim_start_matches("W/").to_owned();
+    for known in [etag.clone(), strong, format!("\"other\", {etag}"), "*".to_owned()] {
         let response =
             api.call("GET", "/ui/app.css").header("if-none-match", &known).send().await.expect(304);
         assert!(response.body.is_empty(), "{known}");

@@ -17,6 +17,7 @@ mod contract;
 mod dashboard;
 mod dead;
 mod endpoints;
+mod entity_tags;
 mod expiring;
 mod failures;
 mod history;

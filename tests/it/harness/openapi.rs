@@ -44,8 +44,8 @@ pub struct Operation {
     pub template: String,
     /// The JSON Pointer of the operation.
     pointer: String,
-    /// Documented statuses below 300.
-    pub successes: Vec<u16>,
+    /// The documented statuses.
+    pub statuses: Vec<u16>,
     /// The scope that a token needs, or `None` if the operation needs no token.
     pub scope: Option<String>,
     /// Whether the operation refuses tokens for some topics only.
@@ -91,7 +91,7 @@ impl Contract {
                         pointer: format!("/paths/{}/{method}", escape(template)),
                         scope: operation["x-scope"].as_str().map(str::to_owned),
                         every_topic: operation["x-topics"] == "all",
-                        successes: statuses.filter(|status| *status < 300).collect(),
+                        statuses: statuses.collect(),
                     });
                 }
             }

@@ -161,7 +161,8 @@ const PARTS: &[Part] = &[
         rooms: &[
             ("json", &[]),
             ("errors", &["json"]),
-            ("edge", &["errors"]),
+            ("entity_tag", &[]),
+            ("edge", &["entity_tag", "errors"]),
             ("accept", &[]),
             ("unknown_path", &[]),
             ("app", &["edge"]),
@@ -174,7 +175,7 @@ const PARTS: &[Part] = &[
             ("lmstfy", &["access", "delivery_body", "dialect_app", "edge", "errors", "json_body"]),
             ("ouqiang", &["access", "delivery_body", "dialect_app", "edge", "errors", "json_body"]),
             ("handlers", &["*"]),
-            ("ui", &["accept", "app", "errors", "json", "unknown_path"]),
+            ("ui", &["accept", "app", "entity_tag", "errors", "json", "unknown_path"]),
             ("routes", &["*"]),
             ("benching", &["*"]),
             ("fuzzing", &["*"]),
