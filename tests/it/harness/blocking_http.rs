@@ -35,12 +35,17 @@ pub fn call_until_begun(address: SocketAddr, method: &str, path: &str, body: &st
     let time_limit = TimeLimit::new();
     loop {
         let answer = call(address, method, path, body)?;
-        if answer.status != 503 || !answer.body.contains(r#""code":"not_begun""#) {
+        if !is_not_begun(answer.status, answer.body.as_bytes()) {
             return Ok(answer);
         }
         time_limit.check(|| format!("{method} {path} is not begun"));
         time_limit.pause_thread();
     }
+}
+
+/// Whether an answer says that the call was not begun.
+pub fn is_not_begun(status: u16, body: &[u8]) -> bool {
+    status == 503 && String::from_utf8_lossy(body).contains(r#""code":"not_begun""#)
 }
 
 /// Like [`call`], with more headers, each of which ends with `\r\n`.

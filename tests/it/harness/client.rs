@@ -7,6 +7,8 @@ use hyper::Method;
 use linger_client::{Options, ServerUrl};
 use serde_json::Value;
 
+use super::{blocking_http::is_not_begun, wait::TimeLimit};
+
 /// Longer than any call takes, long polls included. Tests that need a shorter limit have their own.
 const CALL_TIMEOUT: Duration = Duration::from_secs(150);
 
@@ -33,7 +35,7 @@ impl Response {
 #[derive(Debug)]
 pub struct Unknown;
 
-/// A client with one connection that never repeats a call.
+/// A client with one connection that repeats no call but one that the server has not begun.
 pub struct Client(linger_client::Client);
 
 impl Client {
@@ -52,7 +54,8 @@ impl Client {
         self.send(Method::POST, path, Some(json)).await
     }
 
-    /// Sends one request and reads the whole response.
+    /// Sends one request and reads the whole response. A request that the server has not begun, because its process was
+    /// paused, is sent again, as the answer asks: a busy machine can hold up any process for over a second.
     pub async fn send(
         &mut self,
         method: Method,
@@ -60,7 +63,14 @@ impl Client {
         json: Option<&Value>,
     ) -> Result<Response, Unknown> {
         let body = json.map(|json| Bytes::from(json.to_string())).unwrap_or_default();
-        let response = self.0.call(method, path, body).await.map_err(|_| Unknown)?;
-        Ok(Response { status: response.status, body: response.body })
+        let time_limit = TimeLimit::new();
+        loop {
+            let response = self.0.call(method.clone(), path, body.clone()).await.map_err(|_| Unknown)?;
+            if !is_not_begun(response.status, &response.body) {
+                return Ok(Response { status: response.status, body: response.body });
+            }
+            time_limit.check(|| format!("{path} is not begun"));
+            time_limit.pause().await;
+        }
     }
 }

@@ -16,7 +16,7 @@ async fn add_jobs(client: &mut Client) {
         let job = |n: usize| json!({"topic": "t", "id": format!("job-{batch}-{n}"), "delay": "1h"});
         let jobs: Vec<Value> = (0..1_000).map(job).collect();
         let added = client.post("/batch/jobs", &json!({ "jobs": jobs })).await.expect("answers");
-        assert_eq!(added.status, 200);
+        assert_eq!(added.status, 200, "{added:?}");
         let results = added.json()["results"].as_array().expect("a list").clone();
         assert_eq!(results.iter().find(|result| result["status"] != 201), None);
     }
