@@ -7,7 +7,7 @@ use axum::{
 };
 use sha2::{Digest, Sha256};
 
-/// The tag of a content, which no other content has. A weak one, because the content may be sent compressed or as it is.
+/// The tag of a body. Different bodies have different tags. It is a weak one, because a body may be sent compressed or as it is.
 pub fn tag_of(content: &[u8]) -> HeaderValue {
     let digest = Sha256::digest(content);
     let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();

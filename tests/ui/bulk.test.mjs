@@ -382,3 +382,46 @@ inBrowser("what the timeline selects is rescheduled", {}, async ({ server, tab, 
   const due = async (id) => (await server.job(id)).due_at;
   assert.deepEqual(await Promise.all(["a", "b", "c"].map(due)), [at(11), at(12), at(40)]);
 });
+
+inBrowser("a click with Shift selects a range, and the selection stays in sight", {}, async ({ server, tab, page }) => {
+  const jobs = Array.from({ length: 50 }, (_, n) => ({ topic: "mail", id: `job:${n}`, at: new Date(4e12 + n * 1000).toISOString() }));
+  await server.call("POST", "batch/jobs", { jobs });
+  await tab.go("jobs");
+  await lists(tab, jobs.map(({ id }) => id));
+  const box = (id) => page.getByLabel(`Select ${id}`, { exact: true });
+  await box("job:2").click();
+  await box("job:9").click({ modifiers: ["Shift"] });
+  await tab.sees("8 selected");
+  assert.ok(await box("job:5").isChecked());
+  await box("job:6").click();
+  await tab.sees("7 selected");
+  await box("job:4").click({ modifiers: ["Shift"] });
+  await tab.sees("5 selected");
+  const bar = page.getByRole("group", { name: "Selected jobs" });
+  for (const id of ["job:0", "job:49"]) {
+    await box(id).scrollIntoViewIfNeeded();
+    const { y, height } = await bar.boundingBox();
+    assert.ok(y > 0 && y + height <= page.viewportSize().height, `the bar is at ${y} with ${id} in sight`);
+  }
+  await tab.check("a selection");
+  await bar.getByRole("button", { name: "Clear" }).click();
+  await tab.button("Delete all that match …").waitFor();
+  assert.equal(await bar.count(), 0);
+});
+
+inBrowser("an operation tells its rate, who asked for it, and what is left", {}, async ({ tab, page }) => {
+  let state = "running";
+  const operation = () => ({
+    id: "one", action: "delete", filter: { topic: "mail", state: "delayed" }, state, dry_run: false, by: "ann",
+    limit: 9_000, matched: 0, changed: 900, skipped: 100, started_at: new Date(Date.now() - 10_000).toISOString(),
+  });
+  await page.route(/\/bulk\/one$/, (route) => route.fulfill({ json: operation() }));
+  await page.route(/\/bulk$/, (route) => route.fulfill({ json: { operations: [operation()] } }));
+  await tab.go("bulk/one");
+  await tab.sees(/running: 900 of 9,000 changed, 100 skipped, \d+ a second, at most 1 min \d+ s left/);
+  state = "stopped";
+  await page.getByRole("link", { name: "The jobs that match now" }).click();
+  await tab.until(() => location.hash === "#/jobs?topic=mail&state=delayed");
+  await tab.go("bulk");
+  await tab.sees(/stopped: 900 of 9,000 changed, 100 skipped,.* by ann/);
+});

@@ -302,7 +302,7 @@ onEveryEngine("a job is found, moved, run and deleted", {}, async ({ server, tab
   const id = "orders:1001~close+@=";
   await server.call("POST", "jobs", `{"topic":"order-close","id":"${id}","delay":"30m","retry":["15s"],"body":${body}}`);
   await tab.go();
-  await page.getByLabel("Open a job by its id").fill(id);
+  await page.getByLabel("Find a job or a topic").fill(id);
   await page.keyboard.press("Enter");
   await tab.heading(id).waitFor();
   await tab.sees(/^(29:5\d|30:0\d)$/);

@@ -60,7 +60,7 @@ inBrowser("a title that comes late takes no focus from a field", {}, async ({ se
   answer();
   await tab.until(() => document.title.endsWith("Shop"));
   await page.keyboard.type("e");
-  assert.equal(await page.getByLabel("Open a job by its id").inputValue(), "one");
+  assert.equal(await page.getByLabel("Find a job or a topic").inputValue(), "one");
 });
 
 /** Answers each reading of the list with the next fifty jobs, and counts the readings. */
@@ -224,4 +224,11 @@ inBrowser("figures that stay the same are not sent again", {}, async ({ server, 
   await tab.sees("second", { exact: true });
   await Promise.all([isUnchanged("/jobs/first"), tab.go("jobs/first")]);
   await tab.heading("first").waitFor();
+});
+
+inBrowser("a server that does not answer is waited for in sight", {}, async ({ tab, page }) => {
+  await tab.go();
+  await tab.sees("Live");
+  await page.route(/\/topics\?/, () => {});
+  await tab.sees(/^Waiting \d s$/);
 });

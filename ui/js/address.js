@@ -42,6 +42,16 @@ export function go(...parts) {
   location.hash = href(...parts);
 }
 
+/** The page of the job or topic whose address in the API a text is; nothing for another text. */
+export function placeIn(text) {
+  const [, kind, name] = text.match(/^(?:.*\/)?(jobs|topics)\/([^/?#\s]+)/) ?? [];
+  try {
+    return kind && [kind, decodeURIComponent(name)];
+  } catch {
+    return undefined;
+  }
+}
+
 export const changed = (changes) => `#/${split()[0]}${queryText({ ...parameters(), ...changes })}`;
 
 export function setQuery(changes, replaces = false) {

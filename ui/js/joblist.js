@@ -54,7 +54,8 @@ function useList(filter) {
 }
 
 const Row = ({ job, gone, filter, isChosen, choose }) => html`<li class=${`job ${gone ? "gone" : ""}`} data-row>
-  <label class="pick"><input type="checkbox" aria-label=${`Select ${job.id}`} checked=${isChosen} disabled=${gone} onChange=${choose} /></label>
+  <label class="pick" onMouseDown=${(event) => event.shiftKey && event.preventDefault()}><input type="checkbox" aria-label=${`Select ${job.id}`} checked=${isChosen} disabled=${gone}
+    onClick=${(event) => choose(event.shiftKey)} /></label>
   <div>
     <a class="mono" href=${href("jobs", job.id)}>${job.id}</a>
     ${job.reason && html`<p class="reason"><${Text} text=${job.reason} /></p>`}
@@ -67,9 +68,9 @@ ${job.reserved_by && html` · <bdi class="mono"><${Text} text=${job.reserved_by}
 /** Says of an empty list what is near: the jobs of its topic, or of all, in every state. */
 function Nothing({ topic }) {
   const target = topic ? pathOf("topics", topic) : "stats";
-  const { data } = usePoll(useMay(topic)("read") ? target : null, 5_000);
+  const { data, error } = usePoll(useMay(topic)("read") ? target : null, 5_000);
   const near = STATES.filter((state) => data?.counts[state] > 0);
-  return html`<p class="empty">No job matches. ${near.length > 0 && html`In ${topic || "all topics"}: ${near.map((state, n) => html`${n > 0 && ", "}<a
+  return html`<p class="empty">No job matches. ${error?.status === 404 && html`There is no topic <bdi class="mono"><${Text} text=${topic} /></bdi>. `}${near.length > 0 && html`In ${topic || "all topics"}: ${near.map((state, n) => html`${n > 0 && ", "}<a
     href=${`${href("jobs")}${queryText({ state, topic })}`}>${count(data.counts[state])} ${state}</a>`)}.`}</p>`;
 }
 
@@ -77,6 +78,7 @@ function Nothing({ topic }) {
 export function JobList({ filter, ask }) {
   const list = useList(filter);
   const [chosen, setChosen] = useState(new Set());
+  const [latest, all] = [useRef(null), useRef(null)];
   // Unless it is held, or jobs are chosen, the list moves on with the queue.
   const [isHeld, hold] = useState(false);
   const may = useMay(filter.topic);
@@ -88,7 +90,14 @@ export function JobList({ filter, ask }) {
   if (!poll.data) return html`<${Unloaded} poll=${poll} what="the jobs" />`;
   const present = shown.filter(({ gone }) => !gone);
   const isAll = present.length > 0 && present.every(({ key }) => chosen.has(key));
-  const toggle = (key) => setChosen((known) => (known.has(key) ? new Set([...known].filter((id) => id !== key)) : new Set(known).add(key)));
+  /** Selects a job, or unselects it; with Shift, it does the same to all between it and the last one. */
+  const toggle = (key, isRange) => {
+    const keys = present.map(({ key }) => key);
+    const [from, to] = [keys.indexOf(isRange ? latest.current : key), keys.indexOf(key)].sort((a, b) => a - b);
+    const range = from < 0 ? [key] : keys.slice(from, to + 1);
+    latest.current = key;
+    setChosen(chosen.has(key) ? new Set([...chosen].filter((id) => !range.includes(id))) : new Set([...chosen, ...range]));
+  };
   const done = () => (setChosen(new Set()), sortAnew());
   const picked = present.filter(({ key }) => chosen.has(key)).map(({ row }) => row.job);
   const buttons = (jobs, scope) => [["requeue", "Replay", ["dead"]], ["reschedule", "Reschedule", ["delayed", "ready"]], ["delete", "Delete", Object.keys(MOMENTS)]]
@@ -98,22 +107,25 @@ export function JobList({ filter, ask }) {
   return html`<${AsOf} poll=${poll} />
     <section class="card ${poll.stale}" aria-labelledby="list">
       <div class="heading">
-        <label class="pick"><input type="checkbox" checked=${isAll} disabled=${present.length === 0}
+        <label class="pick"><input type="checkbox" ref=${all} checked=${isAll} disabled=${present.length === 0}
           onChange=${() => setChosen(new Set(isAll ? [] : present.map(({ key }) => key)))} /> Select all shown</label>
         <h2 id="list"><${Mark} state=${filter.state} /> ${count(present.length)}${list.next && " and more"}</h2>
         <${Changes} changes=${changes} sort=${sortAnew} />
         ${filter.state !== "ready" && html`<label class="order">Order
           <select value=${filter.order ?? "asc"} onChange=${(event) => setQuery({ order: event.target.value === "desc" ? "desc" : null })}>
             <option value="asc">earliest first</option><option value="desc">latest first</option></select></label>`}
-        <div class="actions">${picked.length > 0 ? html`<span>${count(picked.length)} selected</span> ${buttons(picked, "add")}` : present.length > 0 && buttons(null, "admin")}</div>
+        <div class="actions">${picked.length === 0 && present.length > 0 && buttons(null, "admin")}</div>
       </div>
       <ul class="jobs" ...${holding(hold)}>${shown.map(({ key, row, gone }) => html`<${Row} key=${key} job=${row.job} gone=${gone} filter=${filter}
-        isChosen=${chosen.has(key)} choose=${() => toggle(key)} />`)}</ul>
+        isChosen=${chosen.has(key)} choose=${(isRange) => toggle(key, isRange)} />`)}</ul>
       ${shown.length === 0 && !list.next && html`<${Nothing} topic=${filter.topic} />`}
       ${list.error && html`<${Failure} error=${list.error} />`}
       ${list.next && html`<div class="actions">
         ${list.busy
           ? html`<span role="status">Searching: ${count(list.examined)} jobs examined …</span> <button onClick=${list.stop}>Stop</button>`
           : html`<button onClick=${list.extend}>Show more</button>`}</div>`}
+      ${picked.length > 0 && html`<div class="selection" role="group" aria-label="Selected jobs">
+        <strong>${count(picked.length)} selected</strong> ${buttons(picked, "add")}
+        <button class="quiet" onClick=${() => (setChosen(new Set()), all.current.focus())}>Clear</button></div>`}
     </section>`;
 }

@@ -12,6 +12,11 @@ export const connection = observable({ failing: false, retryAt: 0 });
 
 const failing = new Map();
 
+const asked = new Map();
+
+/** For how many milliseconds the oldest call of a loop has had no answer. */
+export const waited = () => (asked.size > 0 ? Date.now() - Math.min(...asked.values()) : 0);
+
 /** Notes when a loop whose calls fail tries again; without a time its calls work. */
 function note(loop, retryAt) {
   if (retryAt) failing.set(loop, retryAt);
@@ -71,6 +76,7 @@ function startLoop(path, every, setState, addressOf) {
   }
 
   async function readOnce() {
+    asked.set(controller, Date.now());
     try {
       const address = addressOf(path);
       const data = await get(address, controller.signal, address === last.address ? last.data : null);
@@ -85,6 +91,8 @@ function startLoop(path, every, setState, addressOf) {
       // A refusal is an answer: the job or topic is gone, or may not be seen. Its last figures stay for the page.
       setState((before) => ({ ...(before.path === path ? before : { data: null, at: 0 }), path, error }));
       if (!error.passes) note(controller);
+    } finally {
+      asked.delete(controller);
     }
   }
 

@@ -1,11 +1,12 @@
 // What surrounds every page: the header, the state of the connection, the keys, and the warning about plain HTTP.
 import { html, useObservable, useRef, useState } from "./lib.js";
-import { go, href, route } from "./address.js";
+import { go, href, path, placeIn, route } from "./address.js";
+import { get } from "./api.js";
 import { serverNow, useNow } from "./clock.js";
 import { Result, useModal } from "./dialog.js";
 import { zoneName } from "./format.js";
 import { moveRow, useKeys } from "./keys.js";
-import { connection } from "./poll.js";
+import { connection, waited } from "./poll.js";
 import { prefer, preferences } from "./preferences.js";
 import { session, signOut } from "./session.js";
 
@@ -21,6 +22,9 @@ const Logo = () => html`<svg class="logo" viewBox="0 0 32 32" aria-hidden="true"
   <path d="M9 23V13M16 23V8M23 23v-6" />
 </svg>`;
 
+/** After how many milliseconds without an answer the header says so: figures are read every two seconds. */
+const LONG_WAIT = 4_000;
+
 const togglesLive = () => prefer({ live: !preferences.get().live });
 
 /** Whether figures are fresh, and a button that stops and starts that. */
@@ -29,27 +33,43 @@ function Live() {
   const { failing, retryAt } = useObservable(connection);
   useNow();
   const wait = Math.max(0, Math.ceil((retryAt - serverNow()) / 1000));
-  const text = failing ? (wait > 0 ? `Retry in ${wait} s` : "Retrying …") : live ? "Live" : "Updates off";
-  return html`<button class=${`live ${failing ? "failing" : live ? "on" : "off"}`} aria-pressed=${live}
-    aria-label=${failing ? "Live updates: the server does not answer" : "Live updates"} onClick=${togglesLive}>
+  const isSlow = waited() > LONG_WAIT;
+  const text = failing ? (wait > 0 ? `Retry in ${wait} s` : "Retrying …") : isSlow ? `Waiting ${Math.floor(waited() / 1000)} s` : live ? "Live" : "Updates off";
+  return html`<button class=${`live ${failing || isSlow ? "failing" : live ? "on" : "off"}`} aria-pressed=${live}
+    aria-label=${failing || isSlow ? "Live updates: the server does not answer" : "Live updates"} onClick=${togglesLive}>
     <span class="dot" aria-hidden="true" /><span class="live-text">${text}</span></button>`;
+}
+
+/** Where a text leads: to what a pasted address of the API names, else to the job with this id, else to the topic of this name. */
+async function placeOf(text) {
+  const pasted = placeIn(text);
+  if (pasted) return pasted;
+  const [job, topic] = await Promise.allSettled([get(path("jobs", text)), get(path("topics", text))]);
+  const isNoJob = job.status === "rejected" && [400, 404].includes(job.reason.status);
+  return isNoJob && topic.status === "fulfilled" ? ["topics", text] : ["jobs", text];
 }
 
 function Search() {
   const field = useRef(null);
-  const [id, setId] = useState("");
+  const [text, setText] = useState("");
+  const turn = useRef(0);
   const focus = () => field.current.focus();
   useKeys({ "/": focus });
-  const open = (event) => {
+  const open = async (event) => {
     event.preventDefault();
-    if (!id.trim()) return;
-    go("jobs", id.trim());
-    setId("");
+    if (!text.trim()) return;
     field.current.blur();
+    const [mine, from] = [(turn.current += 1), location.hash];
+    const page = text.indexOf("#/");
+    const place = page < 0 && (await placeOf(text.trim()));
+    if (turn.current !== mine || location.hash !== from) return;
+    setText("");
+    if (place) go(...place);
+    else location.hash = text.slice(page).trim();
   };
   return html`<form role="search" onSubmit=${open}>
-    <input ref=${field} type="search" aria-label="Open a job by its id" placeholder="Open a job by its id" autocomplete="off"
-      autocapitalize="off" spellcheck=${false} maxlength="255" value=${id} onInput=${(event) => setId(event.target.value)} />
+    <input ref=${field} type="search" aria-label="Find a job or a topic" placeholder="Id of a job, or a topic" autocomplete="off"
+      autocapitalize="off" spellcheck=${false} maxlength="2000" value=${text} onInput=${(event) => setText(event.target.value)} />
     <kbd aria-hidden="true">/</kbd>
   </form>`;
 }
@@ -62,7 +82,7 @@ const Warning = () =>
     : null;
 
 const KEYS = [
-  ["/", "open a job by its id"],
+  ["/", "find a job or a topic"],
   ["g o", "overview"],
   ["g t", "topics"],
   ["g j", "jobs"],
@@ -70,7 +90,7 @@ const KEYS = [
   ["g b", "changes of many jobs"],
   ["g s", "server and settings"],
   ["j k", "next and previous row"],
-  ["x", "select the row"],
+  ["x", "select the row; Shift and a click select a range"],
   ["Enter", "open the row"],
   ["t", "table of the timeline"],
   ["← →", "move in the timeline; with Shift select"],

@@ -17,6 +17,7 @@ use axum::{
     body::Bytes,
     extract::Request,
     handler::Handler,
+    http::Method,
     response::{IntoResponse, Response},
 };
 use futures_util::future::BoxFuture;
@@ -165,9 +166,9 @@ async fn call_guarded(
     Ok(response)
 }
 
-/// The answer of the handler, with its tag if it has one.
+/// The answer of the handler, with its tag if it has one. That to `HEAD` has none: as a 304 it would tell the length of nothing.
 async fn respond(route: &RouteSpec, request: Request, handler: &ErasedHandler) -> Response {
-    if !route.is_tagged {
+    if !route.is_tagged || request.method() != Method::GET {
         return handler(request).await;
     }
     let known = KnownTags::sent_in(request.headers());

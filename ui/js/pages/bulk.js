@@ -1,6 +1,6 @@
 // Bulk: the changes of many jobs, one with its progress.
 import { html, useObservable } from "../lib.js";
-import { href, path } from "../address.js";
+import { href, path, queryText } from "../address.js";
 import { NAMES } from "../bulk.js";
 import { setStop, useMay } from "../changes.js";
 import { useNow } from "../clock.js";
@@ -18,6 +18,15 @@ function Words({ operation: { action, dry_run, filter } }) {
 
 const figures = ({ dry_run, matched, changed, limit, skipped }) =>
   dry_run ? `${count(matched)} counted` : `${count(changed)} of ${count(limit)} changed${skipped > 0 ? `, ${count(skipped)} skipped` : ""}`;
+
+/** How fast a running operation is, and how long it takes at most at that rate. In its first two seconds that is not known. */
+function Pace({ operation: { limit, changed, skipped, started_at: start }, at }) {
+  const seconds = (at - Date.parse(start)) / 1000;
+  const rate = (changed + skipped) / seconds;
+  if (seconds < 2 || rate === 0) return null;
+  return html`, ${rate < 1 ? "less than 1" : count(Math.round(rate))} a second, at most ${duration(Math.ceil(Math.max(0, limit - changed - skipped) / rate))} left`;
+}
+
 /** By how much the due time moves, from the milliseconds that the API gives. */
 const shifted = (shift) => `${duration(Math.abs(parseInt(shift, 10)) / 1000)} ${shift.startsWith("-") ? "earlier" : "later"}`;
 
@@ -35,7 +44,8 @@ function Operation({ id }) {
   <section class="card ${poll.stale}">
     <p class="headline"><strong><${Words} operation=${operation} /></strong></p>
     ${limit > 0 && html`<progress aria-label="Progress" max=${limit} value=${state === "done" ? limit : changed + skipped} />`}
-    <p role="status">${isLost && "last seen "}${state}: ${figures(operation)}</p>
+    <p role="status">${isLost && "last seen "}${state}: ${figures(operation)}${state === "running" && !isLost && limit > 0 && html`<${Pace} operation=${operation} at=${poll.at} />`}</p>
+    ${(isLost || !["running", "done"].includes(state)) && html`<p><a href=${`${href("jobs")}${queryText(operation.filter)}`}>The jobs that match now</a></p>`}
     ${state === "abandoned" && html`<p>The server of this operation no longer reports. Start it again for the jobs that are left.</p>`}
     ${state === "running" && !isLost && may("admin") && html`<div class="actions">
       <button onClick=${() => setStop(operation).then(poll.refresh)}>Stop</button></div>`}
@@ -58,7 +68,7 @@ function Operations() {
     ${operations.length === 0 && html`<p class="empty">There are no bulk operations. Choose jobs on the page <a href=${href("jobs")}>Jobs</a>.</p>`}
     <ul class="jobs">${operations.map((operation) => html`<li key=${operation.id} class="job operation" data-row>
       <div><a href=${href("bulk", operation.id)}><${Words} operation=${operation} /></a></div>
-      <span class="small">${operation.state}: ${figures(operation)}, <${When} at=${operation.started_at} /></span></li>`)}</ul>
+      <span class="small">${operation.state}: ${figures(operation)}, <${When} at=${operation.started_at} />${operation.by && html` by <${Text} text=${operation.by} />`}</span></li>`)}</ul>
   </section>`;
 }
 

@@ -1,6 +1,6 @@
 // Job: what is known of one job; run now, reschedule, replay, delete; its body as it came.
 import { html, useState } from "../lib.js";
-import { href, path } from "../address.js";
+import { go, href, path, queryText } from "../address.js";
 import { useQuestion } from "../bulk.js";
 import { Cause } from "../cause.js";
 import { Lacking, replay, runNow, useMay } from "../changes.js";
@@ -8,13 +8,12 @@ import { useNow } from "../clock.js";
 import { countdown, duration } from "../format.js";
 import { Ended, History } from "../history.js";
 import { useKeys } from "../keys.js";
-import { AsOf, Body, Copy, Elapsed, Facts, Gone, StateName, Text, Unloaded, When } from "../parts.js";
+import { AsOf, Body, Copy, Elapsed, Facts, Gone, STATES, StateName, Text, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { curl, jobJson } from "./testjob.js";
 
 /** Why a ready job waits. */
-function WhyReady({ job }) {
-  const { data: view } = usePoll(useMay(job.topic)("read") ? path("topics", job.topic) : null, 5_000);
+function WhyReady({ job, view }) {
   const topic = html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`;
   // What is said of workers does not hold for a job that is called.
   const isCalled = job.callback && !["delivery_paused", "callback_fails"].includes(view?.cause?.kind);
@@ -22,17 +21,19 @@ function WhyReady({ job }) {
   return view?.cause ? html`. In ${topic}, <${Cause} cause=${view.cause} />` : ", not taken yet";
 }
 
-function Waits({ job }) {
+function Waits({ job, view }) {
   const now = useNow();
   const left = (text) => (Date.parse(text) - now) / 1000;
   if (job.state === "delayed") return html`due in <strong class="countdown">${countdown(left(job.due_at))}</strong>`;
-  if (job.state === "ready") return html`for <${Elapsed} at=${job.due_at} /><${WhyReady} job=${job} />`;
+  if (job.state === "ready") return html`for <${Elapsed} at=${job.due_at} /><${WhyReady} job=${job} view=${view} />`;
   if (job.state === "reserved") return html`${job.reserved_by ? html`<bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>` : "a worker"} has it for another <strong class="countdown">${countdown(left(job.reserved_until))}</strong>`;
   if (job.state === "dead") return html`after ${job.attempts === 1 ? "1 attempt" : `${job.attempts} attempts`}`;
   return null;
 }
 
-const factsOf = (job) => [
+const CallbackOf = ({ callback: { method = "POST", url }, children }) => html`<code class="id"><${Text} text=${`${method} ${url}`} /></code>${children}`;
+
+const factsOf = (job, view) => [
   ["Topic", html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`],
   ["Due", html`<${When} at=${job.due_at} />`],
   ["Reserved until", job.reserved_until && html`<${When} at=${job.reserved_until} />`],
@@ -42,7 +43,9 @@ const factsOf = (job) => [
   ["Retry after", job.retry && job.retry.map(duration).join(", ")],
   ["TTR", duration(job.ttr)],
   ["Added", html`<${When} at=${job.created_at} />`],
-  ["Callback", job.callback && html`<code class="id"><${Text} text=${`${job.callback.method} ${job.callback.url}`} /></code>`],
+  ["Callback", job.callback
+    ? html`<${CallbackOf} callback=${job.callback} />`
+    : view?.settings.callback?.url && html`<${CallbackOf} callback=${view.settings.callback}> <span class="small">of the topic</span><//>`],
 ];
 
 function Actions({ job, refresh }) {
@@ -74,16 +77,21 @@ function curlOf({ id, topic, state, due_at: at, ttr, max_attempts, retry, callba
 
 export function Job({ id, hidesBodies }) {
   const poll = usePoll(path("jobs", id), 2_000);
-  useKeys({ r: poll.refresh });
   const job = poll.data;
+  const { data: view } = usePoll(useMay(job?.topic)("read") && job ? path("topics", job.topic) : null, 5_000);
+  useKeys({ r: poll.refresh, "g d": () => job && go("topics", job.topic, "dead") });
   const isGone = poll.error?.status === 404;
   const ended = poll.error?.ended;
   const heading = html`<nav class="crumbs" aria-label="Path"><a href=${href()}>Overview</a>
       ${job && html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`}</nav>
     <div class="job-id"><h1 tabindex="-1" class="mono">${id}</h1><${Copy} text=${id} of="the id" /></div>`;
+  if (!job && poll.error?.status === 400) {
+    return html`${heading}<section class="card"><h2>No job has such an id</h2><p><${Text} text=${poll.error.detail} /></p></section>`;
+  }
   if (!job && isGone) {
     return html`${heading}<section class="card"><h2>There is no such job</h2>
-      <p>${ended ? html`This job is gone: <${Ended} ended=${ended} />` : "It was never added, or it is finished or deleted. The server remembers only how recent jobs ended."}</p></section>`;
+      <p>${ended ? html`This job is gone: <${Ended} ended=${ended} />` : "It was never added, or it is finished or deleted. The server remembers only how recent jobs ended."}</p>
+      <p>Jobs whose ids begin with this text: ${STATES.map((state, n) => html`${n > 0 && ", "}<a key=${state} href=${`${href("jobs")}${queryText({ state, id_prefix: id })}`}>${state}</a>`)}.</p></section>`;
   }
   if (!job) return html`${heading}<${Unloaded} poll=${poll} what="the job" />`;
   return html`${heading}
@@ -92,9 +100,9 @@ export function Job({ id, hidesBodies }) {
       : html`<${AsOf} poll=${poll} />`}
     <div class="columns wide-left">
       <section class="card ${poll.stale}">
-        <p class="headline"><${StateName} state=${job.state} />${!isGone && html` <span><${Waits} job=${job} /></span>`}</p>
+        <p class="headline"><${StateName} state=${job.state} />${!isGone && html` <span><${Waits} job=${job} view=${view} /></span>`}</p>
         ${!isGone && html`<${Actions} job=${job} refresh=${poll.refresh} />`}
-        <${Facts} facts=${factsOf(job)} />
+        <${Facts} facts=${factsOf(job, view)} />
         <${History} job=${job} />
       </section>
       <section class="card">

@@ -1,21 +1,34 @@
 // Jobs: a list by a filter, which is in the address.
-import { html, useId, useObservable } from "../lib.js";
-import { query, setQuery } from "../address.js";
+import { html, useEffect, useId, useObservable } from "../lib.js";
+import { changed, go, query, setQuery } from "../address.js";
+import { rights } from "../api.js";
 import { useQuestion } from "../bulk.js";
 import { filterOf } from "../filter.js";
 import { edgeOf, localText } from "../format.js";
 import { JobList } from "../joblist.js";
+import { useKeys } from "../keys.js";
 import { Field, STATES } from "../parts.js";
 import { preferences } from "../preferences.js";
 
 const Part = ({ name, value = "", ...more }) => html`<div>
   <${Field} value=${value} onChange=${(event) => setQuery({ [name]: event.target.value })} ...${more} /></div>`;
 
+/** Whether the year of a moment is complete: a browser reports each digit that is typed. */
+const isWhole = (text) => text === "" || text >= "1970";
+
+/** Asks for a topic where the token is for some only. One alone is taken. */
+function ChooseTopic({ topics }) {
+  const names = topics.filter((topic) => !topic.endsWith("*"));
+  const only = topics.length === 1 ? names[0] : undefined;
+  useEffect(() => void (only && setQuery({ topic: only }, true)), [only]);
+  return html`<section class="card"><p class="empty">This token is for some topics only. Name one above${names.length > 0 && html`: ${names.map((topic, n) => html`${n > 0 && ", "}<a key=${topic} class="mono" href=${changed({ topic })}>${topic}</a>`)}`}.</p></section>`;
+}
+
 function Filter({ filter }) {
   const { zone } = useObservable(preferences);
   const state = useId();
   const time = (name, label) => html`<${Part} label=${label} type="datetime-local" step="1" value=${filter[name] ? localText(filter[name], zone) : ""}
-    onChange=${(event) => setQuery({ [name]: edgeOf(event.target.value, zone, name === "to") })} />`;
+    onChange=${({ target: { value } }) => isWhole(value) && setQuery({ [name]: edgeOf(value, zone, name === "to") })} />`;
   return html`<form class="card filters" onSubmit=${(event) => event.preventDefault()}>
     <div><label for=${state}>State</label>
       <select id=${state} value=${filter.state} onChange=${(event) => setQuery({ state: event.target.value, reason_prefix: null })}>
@@ -30,8 +43,12 @@ function Filter({ filter }) {
 export function Jobs() {
   const filter = filterOf(useObservable(query));
   const { ask, question } = useQuestion();
+  const { topics } = useObservable(rights) ?? {};
+  useKeys({ "g d": () => filter.topic && go("topics", filter.topic, "dead") });
   return html`<h1 tabindex="-1">Jobs</h1>
     <${Filter} filter=${filter} />
-    <${JobList} key=${JSON.stringify(filter)} filter=${filter} ask=${ask} />
+    ${topics && !filter.topic
+      ? html`<${ChooseTopic} topics=${topics} />`
+      : html`<${JobList} key=${JSON.stringify(filter)} filter=${filter} ask=${ask} />`}
     ${question}`;
 }
