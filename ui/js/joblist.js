@@ -114,7 +114,7 @@ export function JobList({ filter, ask }) {
         ${filter.state !== "ready" && html`<label class="order">Order
           <select value=${filter.order ?? "asc"} onChange=${(event) => setQuery({ order: event.target.value === "desc" ? "desc" : null })}>
             <option value="asc">earliest first</option><option value="desc">latest first</option></select></label>`}
-        <div class="actions">${picked.length === 0 && present.length > 0 && buttons(null, "admin")}</div>
+        ${picked.length === 0 && present.length > 0 && html`<div class="actions">${buttons(null, "admin")}</div>`}
       </div>
       <ul class="jobs" ...${holding(hold)}>${shown.map(({ key, row, gone }) => html`<${Row} key=${key} job=${row.job} gone=${gone} filter=${filter}
         isChosen=${chosen.has(key)} choose=${(isRange) => toggle(key, isRange)} />`)}</ul>
