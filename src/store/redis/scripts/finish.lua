@@ -17,8 +17,10 @@ for i = A + 1, #ARGV, step do
   local head = not is_finished[id] and head_in_scope(JOBS, step == 3 and ARGV[i + 2] or '', id)
   local code = OK
   local ends, outlet, length, tag = parse_head(head, RESERVED)
-  -- A record that is not of the common form is decoded in full. So is one whose attempts are 0, or whose id is remembered.
-  if tag ~= LEASE or length < 31 or receipt ~= sub(head, ends + 4, ends + 19) or byte(head, 2) >= IS_REMEMBERED
+  -- A record that is not of the common form is decoded in full. So is one whose attempts are 0, whose id is remembered, or which
+  -- needs a receipt that the caller does not have.
+  if tag ~= LEASE or length < 31 or byte(head, 2) >= IS_REMEMBERED
+    or (receipt == '' and byte(head, 2) % 2 == 1) or (receipt ~= '' and receipt ~= sub(head, ends + 4, ends + 19))
     or (byte(head, 16) == 0 and sub(head, 13, 16) == NEVER) then
     local job = decode(head)
     if not job then
