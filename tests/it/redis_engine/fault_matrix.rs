@@ -242,7 +242,7 @@ async fn every_change_that_waits_for_a_replica_survives_cuts_too() {
 /// Runs the steps of one worker with faults that last longer than a call is retried.
 async fn lasting_faults(worker: usize, rounds: usize) -> Totals {
     let (mut fixture, mut totals) = (FaultFixture::new().await, Totals::default());
-    let options = Options { retry_for: millis(300), ..fixture.options };
+    let options = Options { retry_for: seconds(1), ..fixture.options };
     fixture = FaultFixture::with(fixture.proxy, options, &shared().url()).await;
     for _ in 0..rounds.max(1) {
         for (number, step) in Step::ALL.into_iter().enumerate().skip(worker).step_by(WORKERS) {

@@ -28,7 +28,7 @@ const NEW: [&str; 2] = ["new", "new2"];
 pub struct StepFixture {
     /// Performs the step.
     store: Arc<dyn Store>,
-    /// Prepares the jobs before the step and reads them after it.
+    /// Prepares the jobs before the step, reads them after it and deletes them.
     observer: Arc<dyn Store>,
     name: String,
     receipts: BTreeMap<JobId, Receipt>,
@@ -324,12 +324,12 @@ impl StepFixture {
     pub async fn clear(&self) {
         self.observer.delete(ALL, self.ids().collect(), DeleteRule::AnyState).await.expect("deletes");
         let topic = topic(&self.name);
-        self.store.put_settings(&topic, TopicSettings::default()).await.expect("forgets");
+        self.observer.put_settings(&topic, TopicSettings::default()).await.expect("forgets");
         for secret in [OLD_SECRET, NEW_SECRET] {
-            self.store.delete_secret(&topic, secret).await.expect("deletes");
+            self.observer.delete_secret(&topic, secret).await.expect("deletes");
         }
-        self.store.resume(&topic, PausedOperations::ALL).await.expect("resumes");
-        assert_eq!(self.store.topic(&topic).await.expect("reads"), None);
+        self.observer.resume(&topic, PausedOperations::ALL).await.expect("resumes");
+        assert_eq!(self.observer.topic(&topic).await.expect("reads"), None);
     }
 }
 
