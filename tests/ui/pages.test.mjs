@@ -17,7 +17,10 @@ onEveryEngine("the overview counts exactly and stays fresh", {}, async ({ server
   await server.bury("grave", "dead-1", "no such order");
   await tab.sees("1 dead letter");
   await tab.until(() => [...document.querySelectorAll(".totals dd")].map((cell) => cell.innerText).join() === "3,1,1,1");
+  // Its last answer sorts anew: a topic that is well by then would not be shown.
+  const answered = ["topics?limit", "topics?sort=overdue"].map((part) => page.waitForResponse((response) => response.url().includes(part)));
   await page.keyboard.press("r");
+  await Promise.all(answered);
   await row(page, "grave").waitFor();
   assert.deepEqual(await row(page, "mail").getByRole("cell").allInnerTexts().then((cells) => cells.slice(1, 5)), ["3", "0", "0", "0"]);
   await server.call("DELETE", "topics/grave/dead");
