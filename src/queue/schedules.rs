@@ -130,39 +130,47 @@ impl Queue {
         template: NewJob,
         expected: Option<u64>,
     ) -> Result<(ScheduleView, PutEffect)> {
+        self.check_put(name, template).await?;
+        let mut effect = PutEffect::Unchanged;
+        let put = |old: Option<&ScheduleView>, now| -> Result<Changed> {
+            let state;
+            (effect, state) = put_to(scope, old, spec, expected, now)?;
+            Ok(state.map(|state| (spec.clone(), state)))
+        };
+        let view = self.change_schedule(scope, name, put).await?;
+        Ok((view, effect))
+    }
+
+    /// The schedule that [`put_schedule`](Self::put_schedule) would make, without making it.
+    ///
+    /// # Errors
+    /// Those of `put_schedule`.
+    pub async fn preview_schedule(
+        &self,
+        scope: &TopicFilter,
+        name: &ScheduleName,
+        spec: &ScheduleSpec,
+        template: NewJob,
+        expected: Option<u64>,
+    ) -> Result<ScheduleView> {
+        self.check_put(name, template).await?;
+        let page = self.store.schedule(name).await?;
+        let now = page.now;
+        let old = readable(scope, page)?;
+        match put_to(scope, old.as_ref(), spec, expected, now)?.1 {
+            None => old.ok_or(Error::ScheduleNotFound),
+            Some(state) => Ok(ScheduleView { name: name.clone(), spec: spec.clone(), state, now }),
+        }
+    }
+
+    /// Checks what a PUT says, but for the rule of the schedule.
+    async fn check_put(&self, name: &ScheduleName, template: NewJob) -> Result<()> {
         self.check_template(template)?;
         let is_new = self.store.schedule(name).await?.schedules.is_empty();
         if is_new && self.store.schedule_count().await? >= MAX_SCHEDULES {
             return Err(Error::TooManySchedules { limit: MAX_SCHEDULES });
         }
-        let mut effect = PutEffect::Unchanged;
-        let put = |old: Option<&ScheduleView>, now| -> Result<Changed> {
-            if old.is_some_and(|old| !scope.allows(&old.spec.topic)) {
-                return Err(Error::ScheduleExists);
-            }
-            let revision = old.map_or(0, |old| old.state.revision);
-            if let Some(expected) = expected.filter(|expected| *expected != revision) {
-                return Err(Error::RevisionDiffers { expected, revision });
-            }
-            let before = old.map(|old| (&old.spec, &old.state));
-            let state = match schedule::put(before, spec, now, zone_database_version()) {
-                PutResult::Unchanged => {
-                    effect = PutEffect::Unchanged;
-                    return Ok(None);
-                }
-                PutResult::Created(state) => {
-                    effect = PutEffect::Created;
-                    state
-                }
-                PutResult::Changed(state) => {
-                    effect = PutEffect::Changed;
-                    state
-                }
-            };
-            Ok(Some((spec.clone(), state)))
-        };
-        let view = self.change_schedule(scope, name, put).await?;
-        Ok((view, effect))
+        Ok(())
     }
 
     /// Deletes a schedule. The jobs of its runs stay.
@@ -269,6 +277,29 @@ impl Queue {
         self.schedule_changed.notify_one();
         Ok(outcomes.first().is_some_and(std::result::Result::is_ok))
     }
+}
+
+/// What a PUT of `spec` does to a schedule, and the new state if it changes something.
+fn put_to(
+    scope: &TopicFilter,
+    old: Option<&ScheduleView>,
+    spec: &ScheduleSpec,
+    expected: Option<u64>,
+    now: Timestamp,
+) -> Result<(PutEffect, Option<ScheduleState>)> {
+    if old.is_some_and(|old| !scope.allows(&old.spec.topic)) {
+        return Err(Error::ScheduleExists);
+    }
+    let revision = old.map_or(0, |old| old.state.revision);
+    if let Some(expected) = expected.filter(|expected| *expected != revision) {
+        return Err(Error::RevisionDiffers { expected, revision });
+    }
+    let before = old.map(|old| (&old.spec, &old.state));
+    Ok(match schedule::put(before, spec, now, zone_database_version()) {
+        PutResult::Unchanged => (PutEffect::Unchanged, None),
+        PutResult::Created(state) => (PutEffect::Created, Some(state)),
+        PutResult::Changed(state) => (PutEffect::Changed, Some(state)),
+    })
 }
 
 fn in_scope<'a>(scope: &TopicFilter, old: Option<&'a ScheduleView>) -> Result<&'a ScheduleView> {

@@ -55,7 +55,8 @@ pub use new_job::{Callback, Due, Expire, IfExists, JobPatch, NewJob, OnExpiry, R
 pub use pauses::{Cause, NewPause, Pause, Paused, Pauses};
 pub use request::{Repeat, Request, Response};
 pub use schedules::{
-    Missed, NewSchedule, Overlap, PutSchedule, Recurrence, RunCounts, Schedule, SchedulePage, Waiting,
+    ClockChange, Missed, NewSchedule, Overlap, PutSchedule, Recurrence, RunCounts, Schedule, SchedulePage,
+    Waiting,
 };
 pub use stats::{EventSummary, Process, Stats, Timeline, TimelineRequest, TopicEvents};
 pub use tls::Trust;

@@ -7,7 +7,7 @@ mod text;
 use std::{collections::BTreeMap, process::ExitCode};
 
 use clap::{Args, Subcommand};
-use linger_client::{Request, Schedule, Timestamp};
+use linger_client::{ClockChange, Request, Schedule, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -197,9 +197,12 @@ async fn next(session: &Session, name: &str, count: u16) -> Result<Exit, Failure
     #[derive(Deserialize)]
     struct Next {
         next: Vec<Timestamp>,
+        clock_changes: Vec<ClockChange>,
     }
     let response = session.call(&Request::next_runs(name, count.into())).await?;
-    session.print(&response, |Next { next }| text::runs(&session.wording(), &next))?;
+    session.print(&response, |Next { next, clock_changes }| {
+        text::runs(&session.wording(), &next, &clock_changes)
+    })?;
     Ok(Exit::Done)
 }
 

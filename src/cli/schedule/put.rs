@@ -17,6 +17,8 @@ use super::{
 };
 use crate::job::parse_duration;
 
+const PREVIEWED_RUNS: usize = 10;
+
 const USAGE: &str = "\
 linger schedule put <NAME> --cron|--every --topic [OPTIONS]
        linger schedule put <NAME> <JSON|@FILE|->";
@@ -34,6 +36,9 @@ pub(in crate::cli) struct PutArgs {
     flags: DefinitionArgs,
     #[command(flatten)]
     job: JobArgs,
+    /// Only check the definition, and show the next ten runs of the schedule that it would make
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     change: ChangeArgs,
 }
@@ -129,8 +134,11 @@ impl From<MissedArg> for Missed {
 
 /// Runs the command.
 pub(super) fn run(arguments: &PutArgs) -> ExitCode {
-    let PutArgs { name, change, .. } = arguments;
+    let PutArgs { name, dry_run, change, .. } = arguments;
     match arguments.definition() {
+        Ok(definition) if *dry_run => {
+            change.run("schedule put", async |session| preview(session, name, &definition).await)
+        }
         Ok(definition) => change.run("schedule put", async |session| put(session, name, &definition).await),
         Err(failure) => change.fail("schedule put", &failure),
     }
@@ -142,6 +150,14 @@ async fn put(session: &Session, name: &str, definition: &RawValue) -> Result<Exi
     let note = if response.status == 201 { "  (new)" } else { "" };
     session.print(&response, |schedule: Schedule| {
         format!("{}{note}", text::line(&session.wording(), &schedule))
+    })?;
+    Ok(Exit::Done)
+}
+
+async fn preview(session: &Session, name: &str, definition: &RawValue) -> Result<Exit, Failure> {
+    let response = session.call(&Request::preview_schedule(name, &definition, PREVIEWED_RUNS)).await?;
+    session.print(&response, |schedule: Schedule| {
+        text::runs(&session.wording(), &schedule.next, &schedule.clock_changes)
     })?;
     Ok(Exit::Done)
 }

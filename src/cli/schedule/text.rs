@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use linger_client::{Schedule, Timestamp};
+use linger_client::{ClockChange, Schedule, Timestamp};
 use serde::Deserialize;
 
 use super::super::text::{Wording, span};
@@ -64,12 +64,23 @@ pub(super) fn details(wording: &Wording, schedule: &Schedule) -> String {
     lines.join("\n")
 }
 
-/// Moments of runs, one in a line.
-pub(super) fn runs(wording: &Wording, moments: &[Timestamp]) -> String {
+/// Moments of runs, one in a line, and the changes of clocks that meet runs.
+pub(super) fn runs(wording: &Wording, moments: &[Timestamp], changes: &[ClockChange]) -> String {
     if moments.is_empty() {
         return "no run follows".to_owned();
     }
-    moments.iter().map(|moment| run(wording, *moment)).collect::<Vec<_>>().join("\n")
+    let runs = moments.iter().map(|moment| run(wording, *moment));
+    runs.chain(changes.iter().map(clock_change)).collect::<Vec<_>>().join("\n")
+}
+
+/// `clocks skip 2027-03-28 02:30:00: that run is at 2027-03-28T01:00:00Z`.
+fn clock_change(ClockChange { at, time, effect }: &ClockChange) -> String {
+    let verb = match effect.as_str() {
+        "skipped" => "skip",
+        "repeated" => "repeat",
+        other => other,
+    };
+    format!("clocks {} {} {}: that run is at {at}", escape_line(verb), time.date(), time.time())
 }
 
 /// `2026-11-26T08:30:00Z  in 3h (09:30:00)`.
@@ -184,6 +195,6 @@ mod tests {
         ] {
             assert_eq!(row(&wording(), &schedule(&more)), cells);
         }
-        assert_eq!(runs(&wording(), &[]), "no run follows");
+        assert_eq!(runs(&wording(), &[], &[]), "no run follows");
     }
 }

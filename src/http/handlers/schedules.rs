@@ -51,13 +51,23 @@ pub async fn put(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
     SchedulePath(name): SchedulePath,
-    _: NoQuery,
+    mut query: Query,
     headers: HeaderMap,
     body: JsonBody,
 ) -> HandlerResult {
+    let is_dry_run = query.optional("dry_run", values::flag_text).unwrap_or(false);
+    let count = query.optional("count", |text| values::whole_number_text(text, 1, MAX_RUNS));
+    if count.is_some() && !is_dry_run {
+        query.refuse_value("count", "is only for a dry run, with dry_run=true");
+    }
+    query.finish()?;
     let (spec, job) = body.parse(&app, schedules::schedule).await?;
     access::check_topic(&caller, &job.topic)?;
     let expected = schedules::expected_revision(&headers)?;
+    if is_dry_run {
+        let view = app.queue.preview_schedule(&caller.topics, &name, &spec, job, expected).await?;
+        return Ok(schedules::preview(&view, count.unwrap_or(DEFAULT_RUNS)));
+    }
     let (view, effect) = app.queue.put_schedule(&caller.topics, &name, &spec, job, expected).await?;
     Ok(schedules::put_response(&view, effect))
 }

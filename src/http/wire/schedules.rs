@@ -1,5 +1,7 @@
 //! The JSON of schedules (`openapi.yaml`, components NewSchedule and Schedule).
 
+use std::time::Duration;
+
 use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
@@ -30,6 +32,8 @@ use crate::{
 const MAX_RUN_ID: usize = JobId::MAX_LEN - ScheduleName::MAX_LEN - "run::".len();
 /// How many of the next runs an answer shows.
 const SHOWN_RUNS: usize = 3;
+/// How far ahead changes of clocks are shown.
+const CLOCKS_AHEAD: Duration = Duration::from_secs(366 * 86_400);
 
 /// The body of a PUT: what is asked of the schedule, and what its jobs are.
 pub fn schedule(bytes: &Bytes, limits: &Limits) -> Result<(ScheduleSpec, NewJob), Problem> {
@@ -125,7 +129,20 @@ pub fn expected_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 
 /// One schedule.
 pub fn response(view: &ScheduleView) -> Response {
-    let mut response = json::object_response(|object| write(object, view));
+    tagged(view, json::object_response(|object| write(object, view, SHOWN_RUNS)))
+}
+
+/// The schedule that a PUT would make.
+pub fn preview(view: &ScheduleView, count: usize) -> Response {
+    let response = json::object_response(|object| {
+        write(object, view, count);
+        write_clock_changes(object, view);
+    });
+    tagged(view, response)
+}
+
+/// Adds the revision of the schedule to an answer.
+fn tagged(view: &ScheduleView, mut response: Response) -> Response {
     let tag = HeaderValue::try_from(format!("\"{}\"", view.state.revision)).expect("a number is ASCII");
     response.headers_mut().insert(header::ETAG, tag);
     response
@@ -147,7 +164,7 @@ pub fn list(list: &ScheduleList, next_cursor: Option<&str>) -> Response {
     json::object_response(|object| {
         object.list("schedules", &list.schedules, |view, out| {
             let mut object = ObjectWriter::new(out);
-            write(&mut object, view);
+            write(&mut object, view, SHOWN_RUNS);
             object.end();
         });
         write_next_cursor(object, next_cursor);
@@ -156,10 +173,13 @@ pub fn list(list: &ScheduleList, next_cursor: Option<&str>) -> Response {
 
 /// The next runs.
 pub fn next(view: &ScheduleView, count: usize) -> Response {
-    json::object_response(|object| write_next(object, view, count))
+    json::object_response(|object| {
+        write_next(object, view, count);
+        write_clock_changes(object, view);
+    })
 }
 
-fn write(object: &mut ObjectWriter<'_>, view: &ScheduleView) {
+fn write(object: &mut ObjectWriter<'_>, view: &ScheduleView, runs: usize) {
     let ScheduleView { name, spec, state, .. } = view;
     object.text("name", name.as_str());
     match spec.recurrence.rule() {
@@ -186,7 +206,7 @@ fn write(object: &mut ObjectWriter<'_>, view: &ScheduleView) {
     object.object("job", |job| write_template(job, &spec.template));
     object.number("revision", state.revision);
     object.text("state", state_of(view));
-    write_next(object, view, SHOWN_RUNS);
+    write_next(object, view, runs);
     if let Some(last) = state.last {
         object.timestamp("last", last);
     }
@@ -239,6 +259,18 @@ fn state_of(view: &ScheduleView) -> &'static str {
 fn write_next(object: &mut ObjectWriter<'_>, view: &ScheduleView, count: usize) {
     object.list("next", &view.state.upcoming(&view.spec, count), |next: &Timestamp, out| {
         json::write_text(out, &next.to_string());
+    });
+}
+
+/// The changes of clocks that meet a run of the next year.
+fn write_clock_changes(object: &mut ObjectWriter<'_>, view: &ScheduleView) {
+    let changes = view.spec.recurrence.clock_changes(view.now, view.now.after(CLOCKS_AHEAD));
+    object.list("clock_changes", &changes, |change, out| {
+        let mut object = ObjectWriter::new(out);
+        object.timestamp("at", change.at);
+        object.text("time", &change.time.to_string());
+        object.text("effect", change.effect.as_str());
+        object.end();
     });
 }
 

@@ -8,6 +8,7 @@
 //! up to the schedule's jitter later.
 
 mod change;
+mod clock_changes;
 mod error;
 mod fired;
 mod jitter;
@@ -23,6 +24,7 @@ mod state;
 mod zone;
 
 pub use change::{PutResult, pause, put, resume};
+pub use clock_changes::{ClockChange, ClockEffect};
 pub use error::ScheduleError;
 pub use fired::FiredRuns;
 pub use jitter::{run_id, schedule_of_run};

@@ -21,6 +21,7 @@ on_every_engine!(
     a_change_of_the_job_keeps_the_next_run,
     schedules_are_listed_in_pages_by_name,
     the_next_runs_are_listed,
+    a_dry_run_shows_the_schedule_and_makes_none,
     a_paused_schedule_does_not_run_and_does_not_catch_up,
     a_client_runs_a_schedule_now,
     a_run_is_a_job_that_names_its_occurrence,
@@ -150,7 +151,7 @@ async fn the_next_runs_are_listed(engine: Engine) {
     put(&api, "weekly", weekly).await.expect(201);
     let next = api.get("/schedules/weekly/next?count=3").await.expect(200).json();
     let expected = ["2027-10-24T06:00:00.000Z", "2027-10-31T07:00:00.000Z", "2027-11-07T07:00:00.000Z"];
-    assert_eq!(next, json!({ "next": expected }));
+    assert_eq!(next, json!({ "next": expected, "clock_changes": [] }));
     let many = async |query: &str| {
         let next = api.get(&format!("/schedules/weekly/next{query}")).await.expect(200).json();
         next["next"].as_array().expect("a list").len()
@@ -164,6 +165,36 @@ async fn the_next_runs_are_listed(engine: Engine) {
         api.get(&target).await.expect_problem(400, "invalid_parameter");
     }
     api.get("/schedules/none/next").await.expect_problem(404, "schedule_not_found");
+}
+
+async fn a_dry_run_shows_the_schedule_and_makes_none(engine: Engine) {
+    let api = Api::new(engine).await;
+    let preview = async |name: &str, query: &str, body: &str| {
+        api.send("PUT", &format!("/schedules/{name}?{query}"), body).await
+    };
+    let nightly = r#"{"cron":"30 2 * * *","time_zone":"Europe/Berlin","job":{"topic":"t"}}"#;
+    let shown = preview("nightly", "dry_run=true&count=2", nightly).await.expect(200).json();
+    assert_eq!(shown["next"], json!(["2026-11-22T01:30:00.000Z", "2026-11-23T01:30:00.000Z"]));
+    let changes = json!([
+        {"at": "2027-03-28T01:00:00.000Z", "time": "2027-03-28T02:30:00", "effect": "skipped"},
+        {"at": "2027-10-31T00:30:00.000Z", "time": "2027-10-31T02:30:00", "effect": "repeated"},
+    ]);
+    assert_eq!((&shown["clock_changes"], &shown["revision"]), (&changes, &json!(1)));
+    api.get("/schedules/nightly").await.expect_problem(404, "schedule_not_found");
+    put(&api, "nightly", nightly).await.expect(201);
+    assert_eq!(api.get("/schedules/nightly/next").await.expect(200).json()["clock_changes"], changes);
+    let before = get(&api, "nightly").await;
+    let other = preview("nightly", "dry_run=true", HOURLY).await.expect(200).json();
+    assert_eq!((&other["revision"], &other["clock_changes"]), (&json!(2), &json!([])));
+    assert_eq!(other["next"].as_array().map(Vec::len), Some(10));
+    let same = preview("nightly", "dry_run=true", nightly).await.expect(200).json();
+    assert_eq!((&same["revision"], &same["next"][0]), (&json!(1), &before["next"][0]));
+    assert_eq!(get(&api, "nightly").await, before, "nothing has changed");
+    preview("nightly", "dry_run=true", r#"{"cron":"x","job":{"topic":"t"}}"#)
+        .await
+        .expect_problem(422, "invalid_request");
+    preview("nightly", "count=3", nightly).await.expect_problem(400, "invalid_parameter");
+    preview("nightly", "dry_run=1", nightly).await.expect_problem(400, "invalid_parameter");
 }
 
 async fn a_paused_schedule_does_not_run_and_does_not_catch_up(engine: Engine) {

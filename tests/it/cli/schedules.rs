@@ -107,12 +107,37 @@ once   active  in [..]  report  every 15m";
     assert_eq!(names.collect::<Vec<_>>(), ["daily", "once"]);
 
     let next: Value = serde_json::from_str(&cli.succeed(&["schedule", "next", "once"])).expect("is JSON");
-    assert_eq!(next, json!({ "next": ["2100-01-01T00:00:00.000Z"] }), "no run is after the end");
+    let only = json!({ "next": ["2100-01-01T00:00:00.000Z"], "clock_changes": [] });
+    assert_eq!(next, only, "no run is after the end");
 
     put(&cli, "long", &["--cron", "0,5,10,15,20,25,30,35,40,45,50 9 * * *", "--time-zone", "Europe/Berlin"]);
     let left = Terminal::start(cli.command(&["schedule", "list"]), 60, 24).wait();
     let lines: Vec<_> = left.text.trim_end().lines().map(|line| line.chars().count()).collect();
     assert_eq!((left.code, lines.len(), lines.iter().max()), (Some(0), 4, Some(&60)), "{left:?}");
+    assert!(cli.server.stop().success());
+}
+
+#[test]
+fn a_dry_run_shows_the_runs_and_the_changes_of_clocks() {
+    let cli = Cli::start();
+    let nightly = ["schedule", "put", "nightly", "--topic", "report", "--cron", "30 2 * * *"];
+    let put = |more: &[&str]| cli.run(&[&nightly, more].concat());
+    let shown = put(&["--time-zone", "Europe/Berlin", "--dry-run", "--text"]);
+    let run = "20[..]-[..]-[..]T0[..]:30:00Z  in [..]";
+    let mut expected = vec![run; 10];
+    // Within a year, in this order or the other one.
+    let mut clocks = [
+        "clocks skip 20[..]-03-[..] 02:30:00: that run is at 20[..]-03-[..]T01:00:00Z",
+        "clocks repeat 20[..]-10-[..] 02:30:00: that run is at 20[..]-10-[..]T00:30:00Z",
+    ];
+    if !matches(clocks[0], shown.stdout.lines().nth(10).unwrap_or_default()) {
+        clocks.reverse();
+    }
+    expected.extend(clocks);
+    assert!(matches(&expected.join("\n"), shown.stdout.trim_end()), "{shown:?}");
+    assert_eq!(cli.succeed(&["schedule", "list"]), "");
+    let refused = put(&["--time-zone", "Europe/Berlinn", "--dry-run"]);
+    assert!(refused.code == Some(2) && refused.stderr.contains("did you mean Europe/Berlin?"), "{refused:?}");
     assert!(cli.server.stop().success());
 }
 

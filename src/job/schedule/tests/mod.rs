@@ -1,6 +1,7 @@
 //! Tests of schedules, and what they share.
 
 mod changes;
+mod clocks;
 mod days;
 mod oracle;
 mod patterns;
