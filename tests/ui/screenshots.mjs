@@ -101,6 +101,12 @@ async function main() {
       await tab.page.waitForLoadState("networkidle");
       await save(tab, name);
     }
+    const nightly = { cron: "30 2 * * *", time_zone: "Europe/Berlin", job: { topic: "reports", ttr: "10m", body: { kind: "nightly" } } };
+    await server.call("PUT", "schedules/nightly-report", nightly);
+    await tab.go("schedules/nightly-report");
+    await tab.button("Change …").click();
+    await tab.page.locator("dialog .runs li").nth(4).waitFor();
+    await save(tab, "schedule");
     waiting.abort();
     if (tab.errors.length > 0) throw new Error(tab.errors.join());
   } finally {

@@ -47,10 +47,11 @@ session.follow(() => {
 /** The entity tags of what was read, where the server gave one. */
 const tags = new WeakMap();
 
-async function send(method, path, { body, signal, known, token = session.get().token, timeout = TIMEOUT_MS } = {}) {
+async function send(method, path, { body, signal, known, revision, token = session.get().token, timeout = TIMEOUT_MS } = {}) {
   const headers = { accept: "application/json" };
   if (tags.has(known)) headers["if-none-match"] = tags.get(known);
   if (token) headers.authorization = `Bearer ${token}`;
+  if (revision !== undefined) headers["if-match"] = `"${revision}"`;
   if (body !== undefined) headers["content-type"] = "application/json";
   const signals = [timeout && AbortSignal.timeout(timeout), signal].filter(Boolean);
   const sent = Date.now();
@@ -117,5 +118,8 @@ export const settings = () => send("GET", "ui/settings.json");
 export const change = (method, path, body, timeout) => send(method, path, { body: body === undefined ? undefined : JSON.stringify(body), timeout });
 
 export const add = (json) => send("POST", "jobs", { body: json });
+
+/** Puts JSON in the place of what is at `path`. With a `revision` that must be there still; 0 means nothing. */
+export const put = (path, json, revision) => send("PUT", path, { body: json, revision });
 
 readRights();

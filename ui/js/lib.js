@@ -16,6 +16,18 @@ export function Boundary({ instead, children }) {
   return instead(error);
 }
 
+/** A component whose module is loaded when it is first shown. Until then `instead` is there. */
+export function later(load, instead) {
+  let loaded = null;
+  return function Later(props) {
+    const [page, setPage] = useState(() => loaded);
+    const [error, setError] = useState(null);
+    useEffect(() => void (page ?? load().then((found) => setPage(() => (loaded = found)), setError)), []);
+    if (error) throw error;
+    return page ? html`<${page} ...${props} />` : instead;
+  };
+}
+
 /** A value that components and other modules can follow. */
 export function observable(value) {
   const listeners = new Set();

@@ -1,5 +1,5 @@
 // Starts the dashboard: chooses the page from the address, or the sign-in.
-import { Boundary, html, render, useEffect, useObservable, useRef, useState } from "./lib.js";
+import { Boundary, html, later, render, useEffect, useObservable, useRef, useState } from "./lib.js";
 import { href, route } from "./address.js";
 import { settings } from "./api.js";
 import { Bulk } from "./pages/bulk.js";
@@ -10,8 +10,11 @@ import { Overview } from "./pages/overview.js";
 import { Server } from "./pages/server.js";
 import { SignIn } from "./pages/signin.js";
 import { Topic } from "./pages/topic.js";
+import { Loading } from "./parts.js";
 import { session } from "./session.js";
 import { Shell } from "./shell.js";
+
+const Schedules = later(async () => (await import("./pages/schedules.js")).Schedules, html`<${Loading} what="the page" />`);
 
 function pageOf(parts, hidesBodies) {
   const [first, second, third] = parts;
@@ -25,6 +28,9 @@ function pageOf(parts, hidesBodies) {
     return [second, html`<${Job} key=${second} id=${second} hidesBodies=${hidesBodies} />`];
   }
   if (first === "bulk" && parts.length <= 2) return [second ?? "Bulk", html`<${Bulk} key=${second} id=${second} />`];
+  if (first === "schedules" && parts.length <= 2) {
+    return [second ?? "Schedules", html`<${Schedules} key=${second} name=${second} hidesBodies=${hidesBodies} />`];
+  }
   if (first === "server" && parts.length === 1) return ["Server", html`<${Server} />`];
   return ["No such page", html`<h1 tabindex="-1">No such page</h1><p>See the <a href=${href()}>overview</a>.</p>`];
 }

@@ -59,12 +59,16 @@ export function soleMember(text) {
   return [name, JSON.parse(text.slice(...span))];
 }
 
-/** Parses any response. The `body` of a job is the raw text. */
+/** Parses any response. The `body` of a job is the raw text; a schedule gets that of its job, too, as `jobText`. */
 export function parse(text) {
   const value = JSON.parse(text);
   const start = skipSpace(text, 0);
-  const span = text[start] === "{" && new Map(members(text, start)).get("body");
-  return span ? { ...value, body: text.slice(...span) } : value;
+  if (text[start] !== "{") return value;
+  for (const [name, span] of members(text, start)) {
+    if (name === "body") value.body = text.slice(...span);
+    if (name === "job") value.jobText = text.slice(...span);
+  }
+  return value;
 }
 
 /** Indents JSON without changing a character of any string or number. */

@@ -13,6 +13,7 @@ import { session, signOut } from "./session.js";
 const PAGES = [
   ["Overview", [], ["", "topics"]],
   ["Jobs", ["jobs"], ["jobs"]],
+  ["Schedules", ["schedules"], ["schedules"]],
   ["Bulk", ["bulk"], ["bulk"]],
   ["Server", ["server"], ["server"]],
 ];
@@ -87,6 +88,7 @@ const KEYS = [
   ["g t", "topics"],
   ["g j", "jobs"],
   ["g d", "dead letters of this topic"],
+  ["g c", "schedules"],
   ["g b", "changes of many jobs"],
   ["g s", "server and settings"],
   ["j k", "next and previous row"],
@@ -122,6 +124,7 @@ export function Shell({ title, signsIn, children }) {
     "g o": () => go(),
     "g t": () => go(),
     "g j": () => go("jobs"),
+    "g c": () => go("schedules"),
     "g b": () => go("bulk"),
     "g s": () => go("server"),
     "g d": () => topic && go("topics", topic, "dead"),
