@@ -30,6 +30,11 @@ pub enum Event {
 }
 
 impl Event {
+    /// The name of its metric.
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
     pub(super) const ALL: [(Self, &'static str, &'static str); 12] = [
         (Self::Added, "linger_jobs_added", "Jobs added"),
         (Self::Replaced, "linger_jobs_replaced", "Jobs replaced by a newer version"),

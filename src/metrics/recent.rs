@@ -11,10 +11,12 @@ use std::{
 
 use super::{
     event::Event,
+    past::PastHour,
     signs::{Signs, SignsByTopic},
 };
 
 const SPAN_US: i64 = 10_000_000;
+const SPANS_OF_MINUTE: i64 = 6;
 /// The spans of an hour, and the one that has just begun.
 const SPANS: usize = 361;
 /// The spans of a minute, and the one that has just begun.
@@ -225,6 +227,16 @@ impl RecentEvents {
         self.lock().all.sum(now, seconds).0
     }
 
+    /// What happened in each minute of the last hour.
+    #[must_use]
+    pub fn past_hour(&self) -> PastHour {
+        let mut hour = PastHour::new(self.span_now().unwrap_or_default() / SPANS_OF_MINUTE);
+        for span in &self.lock().all.0 {
+            hour.add(span.number.div_euclid(SPANS_OF_MINUTE), |event| span.summary.count(event));
+        }
+        hour
+    }
+
     /// What happened in the last minute by topic, in the same spans.
     #[must_use]
     pub fn minute_by_topic(&self) -> EventsByTopic {
@@ -296,6 +308,9 @@ mod tests {
             (sum.count(Event::Added), sum.count(Event::Finished))
         };
         assert_eq!((counts(60), counts(10), counts(3_600)), ((5, 1), (3, 1), (5, 1)));
+        let hour = recent.past_hour();
+        let added: Vec<_> = hour.counts(Event::Added).iter().rev().take(3).collect();
+        assert_eq!((hour.last(), added), (1, vec![&3, &2, &0]));
         advance(3_545);
         assert_eq!((counts(60), counts(3_600)), ((0, 0), (5, 1)), "an hour and what has begun");
         advance(10);

@@ -107,8 +107,9 @@ impl Queue {
     pub async fn stats(&self) -> Result<StatsView> {
         let minute = Span::new(Minute::containing(self.clock.now()), 1, 1).expect("a minute is a span");
         let view = self.timelines.timeline(TimelineOf::All, minute).await?;
-        let EventsOfAll { minute, hour, by_topic, processes } = self.processes.events().await?;
-        Ok(StatsView { now: view.now, totals: view.timeline.totals, minute, hour, by_topic, processes })
+        let EventsOfAll { minute, hour, by_topic, past, processes } = self.processes.events().await?;
+        let totals = view.timeline.totals;
+        Ok(StatsView { now: view.now, totals, minute, hour, by_topic, past, processes })
     }
 
     async fn view_now(&self, topic: &Topic, stats: TopicStats) -> TopicView {

@@ -27,7 +27,7 @@ use super::error::Result;
 use crate::{
     clock::Clock,
     job::{State, Timestamp, Topic, TopicFilter},
-    metrics::{EventSummary, EventsByTopic},
+    metrics::{EventSummary, EventsByTopic, PastHour},
     store::{Span, Store, Timeline, Totals},
 };
 
@@ -75,6 +75,8 @@ pub struct StatsView {
     pub hour: EventSummary,
     /// The events of the last minute by topic.
     pub by_topic: EventsByTopic,
+    /// The events of the last hour by the minute.
+    pub past: PastHour,
     /// The processes whose events these are. One that has not seen the watch notice yet is missing.
     pub processes: Vec<ProcessView>,
 }

@@ -11,7 +11,8 @@ use crate::{
         app::App,
         wire::{
             parameters::Query,
-            responses, stats,
+            responses,
+            stats::{self, StatsDetail},
             values::{self, ParseResult},
         },
     },
@@ -55,13 +56,21 @@ pub async fn get(
 
 /// `GET /stats`.
 pub async fn stats(State(app): State<App>, mut query: Query) -> HandlerResult {
-    let by_topic = query.optional("by", by_topic).is_some();
+    let detail = query.optional("by", stats_detail);
     query.finish()?;
-    Ok(stats::response(&app.queue.stats().await?, by_topic))
+    Ok(stats::response(&app.queue.stats().await?, detail))
 }
 
 fn by_topic(text: &str) -> ParseResult<()> {
     if text == "topic" { Ok(()) } else { Err("must be \"topic\"".to_owned()) }
+}
+
+fn stats_detail(text: &str) -> ParseResult<StatsDetail> {
+    match text {
+        "topic" => Ok(StatsDetail::ByTopic),
+        "minute" => Ok(StatsDetail::ByMinute),
+        _ => Err("must be \"topic\" or \"minute\"".to_owned()),
+    }
 }
 
 /// A span, rounded up to whole minutes.

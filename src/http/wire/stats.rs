@@ -4,12 +4,24 @@ use axum::response::Response;
 
 use crate::{
     http::json::{self, ObjectWriter},
-    metrics::{Event, EventSummary},
+    job::Timestamp,
+    metrics::{Event, EventSummary, PastHour},
     queue::StatsView,
 };
 
-/// The figures of the whole queue, and if asked for, those of the last minute by topic.
-pub fn response(stats: &StatsView, by_topic: bool) -> Response {
+const MINUTE_MS: i64 = 60_000;
+
+/// What an answer has beside the figures of the whole queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatsDetail {
+    /// Those of the last minute by topic.
+    ByTopic,
+    /// Those of the last hour by the minute.
+    ByMinute,
+}
+
+/// The figures of the whole queue.
+pub fn response(stats: &StatsView, detail: Option<StatsDetail>) -> Response {
     json::object_response(|object| {
         object.timestamp("now", stats.now);
         object.object("counts", |counts| {
@@ -20,7 +32,10 @@ pub fn response(stats: &StatsView, by_topic: bool) -> Response {
         });
         object.object("minute", |object| write_summary(object, &stats.minute));
         object.object("hour", |object| write_summary(object, &stats.hour));
-        if by_topic {
+        if detail == Some(StatsDetail::ByMinute) {
+            object.object("minutes", |object| write_past(object, &stats.past));
+        }
+        if detail == Some(StatsDetail::ByTopic) {
             object.list("topics", &stats.by_topic.topics, |(topic, minute), out| {
                 let mut object = ObjectWriter::new(out);
                 object.text("topic", topic);
@@ -38,6 +53,20 @@ pub fn response(stats: &StatsView, by_topic: bool) -> Response {
             object.end();
         });
     })
+}
+
+fn write_past(object: &mut ObjectWriter<'_>, past: &PastHour) {
+    object.timestamp("from", Timestamp::from_millis(past.first() * MINUTE_MS));
+    let events = [
+        ("added", Event::Added),
+        ("delivered", Event::Delivered),
+        ("finished", Event::Finished),
+        ("died", Event::Buried),
+    ];
+    for (name, event) in events {
+        object
+            .list(name, past.counts(event), |count, out| out.extend_from_slice(count.to_string().as_bytes()));
+    }
 }
 
 fn write_summary(object: &mut ObjectWriter<'_>, summary: &EventSummary) {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     job::Timestamp,
-    metrics::{EventSummary, EventsByTopic, PollsByTopic, SignsByTopic},
+    metrics::{EventSummary, EventsByTopic, PastHour, PollsByTopic, SignsByTopic},
     store::{Notice, NoticeContent},
 };
 
@@ -14,8 +14,8 @@ use crate::{
 const POLLS_LEN: usize = 12 << 10;
 /// The same for the topics with signs of workers.
 const SIGNS_LEN: usize = 12 << 10;
-/// How many bytes the events of topics take in the notice of a process: those of some 400 topics with names of usual length.
-const TOPICS_LEN: usize = 36 << 10;
+/// How many bytes the events of topics take in the notice of a process: those of some 350 topics with names of usual length.
+const TOPICS_LEN: usize = 32 << 10;
 
 /// A server process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,7 @@ pub struct OtherProcess {
     pub minute: EventSummary,
     pub hour: EventSummary,
     pub by_topic: EventsByTopic,
+    pub past: PastHour,
     /// `None` if its version does not count them.
     pub polls: Option<PollsByTopic>,
     /// `None` if its version does not know them.
@@ -54,9 +55,30 @@ struct StoredProcess {
     /// The events of the minute by topic, of those with most events.
     topics: Vec<StoredTopic>,
     has_all_topics: bool,
-    /// Earlier versions have none, and no signs.
+    /// Earlier versions have none, no signs and no past.
     polls: Option<StoredNumbers<u64>>,
     signs: Option<StoredNumbers<i64>>,
+    past: Option<StoredHour>,
+}
+
+/// The minutes of an hour: some 5 KB if the counts have 20 digits.
+#[derive(Serialize, Deserialize)]
+struct StoredHour {
+    last: i64,
+    /// By the names of the metrics. Events that did not happen are left out.
+    events: BTreeMap<String, Vec<u64>>,
+}
+
+impl StoredHour {
+    fn new(hour: &PastHour) -> Self {
+        let counts = PastHour::EVENTS.map(|event| (event.name().to_owned(), hour.counts(event).to_vec()));
+        let happened = counts.into_iter().filter(|(_, counts)| counts.iter().any(|count| *count > 0));
+        Self { last: hour.last(), events: happened.collect() }
+    }
+
+    fn read(&self) -> PastHour {
+        PastHour::from_parts(self.last, |event| self.events.get(event.name()).map(Vec::as_slice))
+    }
 }
 
 /// A number for each topic.
@@ -145,9 +167,10 @@ pub fn content(process: &OtherProcess) -> NoticeContent {
         topics,
         polls: polls.map(|polls| StoredNumbers::new(&polls.topics, polls.is_complete, POLLS_LEN)),
         signs: signs.map(|signs| StoredNumbers::new(&signs.topics, signs.is_complete, SIGNS_LEN)),
+        past: Some(StoredHour::new(&process.past)),
     };
     let text = serde_json::to_vec(&stored).expect("every value is a text or a number, or several");
-    NoticeContent::new(text).expect("events and polls by topic leave 4 KiB for the rest")
+    NoticeContent::new(text).expect("events and polls by topic leave 8 KiB for the rest")
 }
 
 /// Reads a notice at `now`. `None` when another version wrote something that this one cannot read.
@@ -167,5 +190,6 @@ pub fn read(notice: &Notice, now: Timestamp) -> Option<OtherProcess> {
     let polls = polls.map(|(topics, is_complete)| PollsByTopic { topics, is_complete });
     let signs = stored.signs.map(StoredNumbers::read);
     let signs = signs.map(|(topics, is_complete)| SignsByTopic { topics, is_complete });
-    Some(OtherProcess { view, minute, hour, by_topic, polls, signs })
+    let past = stored.past.map_or_else(|| PastHour::new(0), |past| past.read());
+    Some(OtherProcess { view, minute, hour, by_topic, past, polls, signs })
 }

@@ -13,7 +13,8 @@ use crate::{
     job::{Timestamp, Topic},
     messages::failure_log::FailureLog,
     metrics::{
-        EventSummary, EventsByTopic, PollsByTopic, QueueMetrics, RecentEvents, SIGNS_KEPT, SignsByTopic,
+        EventSummary, EventsByTopic, PastHour, PollsByTopic, QueueMetrics, RecentEvents, SIGNS_KEPT,
+        SignsByTopic,
     },
     queue::{
         error::Result,
@@ -47,6 +48,8 @@ pub(in crate::queue) struct EventsOfAll {
     pub hour: EventSummary,
     /// Those of the minute.
     pub by_topic: EventsByTopic,
+    /// Those of the hour by the minute.
+    pub past: PastHour,
     /// Those that count, this one first.
     pub processes: Vec<ProcessView>,
 }
@@ -174,12 +177,13 @@ impl Processes {
     pub async fn events(&self) -> Result<EventsOfAll> {
         let others = self.others().await?.processes;
         let (minute, hour) = (self.recent().sum(60), self.recent().sum(3_600));
-        let by_topic = self.recent().minute_by_topic();
-        let mut events = EventsOfAll { minute, hour, by_topic, processes: vec![self.view()] };
+        let (by_topic, past) = (self.recent().minute_by_topic(), self.recent().past_hour());
+        let mut events = EventsOfAll { minute, hour, by_topic, past, processes: vec![self.view()] };
         for other in others {
             events.minute.add(&other.minute);
             events.hour.add(&other.hour);
             events.by_topic.add(other.by_topic);
+            events.past.add_all(&other.past);
             events.processes.push(other.view);
         }
         Ok(events)
@@ -313,6 +317,7 @@ impl Processes {
             minute: recent.sum(60),
             hour: recent.sum(3_600),
             by_topic: recent.minute_by_topic(),
+            past: recent.past_hour(),
             polls: Some(self.metrics.polls.by_topic(self.clock.now_micros())),
             signs: Some(recent.signs_by_topic()),
         })
@@ -358,6 +363,7 @@ mod tests {
             minute: EventSummary::default(),
             hour: EventSummary::default(),
             by_topic: EventsByTopic { topics: BTreeMap::new(), is_complete: true },
+            past: PastHour::new(0),
             polls: Some(PollsByTopic::default()),
             signs,
         };

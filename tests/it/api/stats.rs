@@ -40,13 +40,28 @@ async fn the_figures_tell_what_is_there_and_what_happened(engine: Engine) {
         (json!(1), json!(0), json!(0), json!(0));
     let topics = json!([{ "topic": "a", "minute": of_a }, { "topic": "t", "minute": expected }]);
     assert_eq!((&by_topic["topics"], &by_topic["topics_complete"]), (&topics, &json!(true)));
-    assert!(seen.get("topics").is_none() && seen.get("topics_complete").is_none(), "{seen}");
+    for absent in ["topics", "topics_complete", "minutes"] {
+        assert!(seen.get(absent).is_none(), "{seen}");
+    }
+    // The clock shows 05:40:00.
+    let minutes = api.get("/stats?by=minute").await.expect(200).json()["minutes"].take();
+    let last = |event: &str| minutes[event].as_array().and_then(|counts| counts.last()).cloned();
+    assert_eq!(minutes["from"], "2026-11-21T04:41:00.000Z");
+    let counts = ["added", "delivered", "finished", "died"].map(last);
+    assert_eq!(counts, [6, 2, 1, 1].map(|count| Some(json!(count))));
     api.get("/stats?by=state").await.expect_problem(400, "invalid_parameter");
     api.advance_and_promote(seconds(90)).await;
     let later = api.get("/stats").await.expect(200).json();
     assert_eq!(later["counts"]["ready"], 3);
     assert_eq!((&later["minute"]["added"], &later["hour"]["added"]), (&json!(0), &json!(6)));
     assert_eq!((&later["minute"]["late_p50"], &later["hour"]["late_p99"]), (&json!(30), &json!(30)));
+    let past = api.get("/stats?by=minute").await.expect(200).json();
+    let added = past["minutes"]["added"].as_array().expect("a list").clone();
+    assert_eq!(
+        (added.len(), &added[58], &added[59]),
+        (60, &json!(6), &json!(0)),
+        "a minute and a half later"
+    );
 }
 
 #[tokio::test]

@@ -32,6 +32,9 @@ async fn the_figures_are_those_of_all_processes_that_live() {
         [0, 1].map(|n| (&both["topics"][n]["topic"], &both["topics"][n]["minute"]["added"])).into();
     assert_eq!(topics, [(&json!("t"), &json!(2)), (&json!("u"), &json!(1))], "{both}");
     assert_eq!(both["topics_complete"], json!(true));
+    let past = get(&mut one, "/stats?by=minute").await.json();
+    let added = past["minutes"]["added"].as_array().expect("a list").iter().filter_map(Value::as_u64);
+    assert_eq!(added.sum::<u64>(), 3, "{past}");
     let names: Vec<&str> = [0, 1].map(|n| both["processes"][n]["name"].as_str().expect("a name")).to_vec();
     let pids = [first.pid(), two.pid()];
     assert!(names.iter().zip(pids).all(|(name, pid)| name.ends_with(&format!("/{pid}"))), "{names:?}");
