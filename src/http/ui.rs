@@ -81,7 +81,8 @@ const FILES: &[(&str, &[u8])] = &[
 const SETTINGS: &str = "settings.json";
 
 /// The modules of pages that are loaded when they are first shown.
-const LOADED_LATER: [&str; 3] = ["js/cron.js", "js/pages/schedules.js", "js/schedule.js"];
+const LOADED_LATER: [&str; 5] =
+    ["js/cron.js", "js/pages/bulk.js", "js/pages/schedules.js", "js/pages/server.js", "js/schedule.js"];
 
 /// Has browsers load all other modules at once, not each after the one that imports it. The addresses are relative to the page.
 static PRELOADS: LazyLock<HeaderValue> = LazyLock::new(|| {

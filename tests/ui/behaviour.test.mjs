@@ -138,6 +138,7 @@ inBrowser("the keyboard alone is enough", {}, async ({ server, tab, page }) => {
   await tab.heading("order:0").waitFor();
   await press("g", "s");
   await tab.heading("Server").waitFor();
+  await tab.until(() => document.activeElement.matches("h1"));
   await press("g", "j");
   await tab.heading("Jobs").waitFor();
   await press("l");

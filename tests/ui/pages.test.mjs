@@ -4,7 +4,7 @@ import { alter, inBrowser, onEveryEngine } from "./harness.mjs";
 
 const row = (page, topic) => page.getByRole("row").filter({ has: page.getByRole("link", { name: topic, exact: true }) });
 const card = (page, title) => page.locator(".card").filter({ has: page.getByRole("heading", { name: title, exact: true }) });
-const totals = (page) => page.locator(".totals dl > div > dd:nth-of-type(1)").allInnerTexts();
+const totals = (page) => page.locator(".totals .figure").allInnerTexts();
 
 onEveryEngine("the overview counts exactly and stays fresh", {}, async ({ server, tab, page }) => {
   await tab.go();
@@ -16,13 +16,13 @@ onEveryEngine("the overview counts exactly and stays fresh", {}, async ({ server
   await server.call("POST", "topics/orders/pop");
   await server.bury("grave", "dead-1", "no such order");
   await tab.sees("1 dead letter");
-  await tab.until(() => [...document.querySelectorAll(".totals dd")].map((cell) => cell.innerText).join() === "3,1,1,1");
+  await tab.until(() => [...document.querySelectorAll(".totals .figure")].slice(0, 4).map((cell) => cell.innerText).join() === "3,1,1,1");
   // Its last answer sorts anew: a topic that is well by then would not be shown.
   const answered = ["topics?limit", "topics?sort=overdue"].map((part) => page.waitForResponse((response) => response.url().includes(part)));
   await page.keyboard.press("r");
   await Promise.all(answered);
   await row(page, "grave").waitFor();
-  assert.deepEqual(await row(page, "mail").getByRole("cell").allInnerTexts().then((cells) => cells.slice(1, 5)), ["3", "0", "0", "0"]);
+  assert.deepEqual(await row(page, "mail").getByRole("cell").allInnerTexts().then((cells) => cells.slice(0, 4)), ["3", "0", "0", "0"]);
   await server.call("DELETE", "topics/grave/dead");
   await tab.sees("well again");
   assert.equal(await row(page, "grave").count(), 1, "a row stays where it is");
@@ -58,7 +58,7 @@ inBrowser("the sums are those of all topics, also of more than a page has", {}, 
   await server.call("POST", "batch/jobs", { jobs: jobs.slice(0, 1_000) });
   await server.call("POST", "batch/jobs", { jobs: jobs.slice(1_000) });
   await tab.go();
-  await tab.sees("Last minute: 1,001 added, 0 finished, 0 died");
+  await page.locator("[data-tile=in] .figure").getByText("17/s").waitFor();
   await tab.sees(/Since the start .* ago: 1,001 added, 0 finished, 0 died/);
   assert.equal((await totals(page))[0], "1,001");
   assert.equal(await page.locator("tbody tr").count(), 50);
@@ -101,6 +101,37 @@ onEveryEngine("the server sorts and searches more topics than a page has", {}, a
   await tab.sees("prefix may only hold");
   await page.getByPlaceholder("begins with").fill("none");
   await tab.sees("No topic here begins with");
+});
+
+onEveryEngine("the overview says what hurts first, and how much comes and goes", {}, async ({ server, tab, page }) => {
+  const topics = ["a", "b", "c", "d", "e"].map((name) => `late.${name}`);
+  await server.call("POST", "batch/jobs", { jobs: [...topics, "late.e", "work"].map((topic) => ({ topic })) });
+  const { id, receipt } = await server.call("POST", "topics/work/pop");
+  await server.call("POST", `jobs/${id}/finish`, { receipt });
+  await server.add({ topic: "work", delay: "1h" });
+  await server.bury("grave", "dead-1", "no such order");
+  // They have waited since January, and nothing polls for them.
+  const age = (view) => (topics.includes(view.topic) ? { ...view, oldest_overdue_at: "2026-01-01T00:00:00.000Z", cause: { kind: "no_worker" } } : view);
+  await page.route(/topics\?/, (route) => alter(route, (list) => ({ ...list, topics: list.topics.map(age) })));
+  await tab.go();
+  await tab.sees(/5 topics are late, the worst is late\.e: 2 jobs\./);
+  const names = () => page.locator(".troubles li > :nth-child(2)").allInnerTexts();
+  assert.deepEqual(await names(), ["5 topics", "grave"], "topics with one cause are one row");
+  await tab.sees(/overdue up to \d+ d/);
+  await tab.button("5 topics").click();
+  assert.deepEqual(await names(), ["late.e", "late.a", "late.b", "late.c", "late.d", "grave"]);
+  const figure = (tile) => page.locator(`[data-tile=${tile}] .figure`);
+  await figure("in").getByText("9/min", { exact: true }).waitFor();
+  assert.deepEqual([await figure("out").innerText(), await figure("dead").innerText()], ["1/min", "1"]);
+  assert.match(await figure("oldest").innerText(), /^\d+ d/);
+  assert.equal(await page.locator(".past.added .some").count() > 0, true);
+  const flow = (topic) => row(page, topic).locator(".flow").allInnerTexts();
+  await tab.until(() => document.querySelector(".topics .flow")?.innerText === "1/min");
+  assert.deepEqual((await flow("late.e")).slice(0, 2), ["2/min", "0"]);
+  assert.deepEqual((await flow("work")).slice(0, 2), ["2/min", "1/min"]);
+  await row(page, "late.e").getByRole("link", { name: "2", exact: true }).click();
+  await tab.heading("Jobs").waitFor();
+  assert.match(page.url(), /jobs\?state=ready&topic=late\.e$/);
 });
 
 onEveryEngine("a topic is paused and resumed", {}, async ({ server, tab, page }) => {

@@ -26,6 +26,12 @@ export function duration(seconds) {
   return parts.slice(0, 2).join(" ");
 }
 
+/** What happened in a minute as a rate: "0", "24/min", "1.5/s", "240/s". */
+export function rate(perMinute) {
+  if (perMinute < 60) return perMinute === 0 ? "0" : `${count(perMinute)}/min`;
+  return perMinute < 600 ? `${(perMinute / 60).toFixed(1)}/s` : `${count(Math.round(perMinute / 60))}/s`;
+}
+
 /** Whether the API takes a text as a duration. */
 export const isDuration = (text) => /^(\d+(\.\d+)?|(\d+(\.\d+)?(ms|[smhdw]))+|PT?[\d.]+[\dA-Z.]*)$/.test(text);
 

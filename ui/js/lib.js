@@ -1,6 +1,6 @@
 // The one place that imports the vendored libraries, and the smallest helpers over them.
 import { h } from "../vendor/preact.mjs";
-import { useEffect, useErrorBoundary, useState } from "../vendor/hooks.mjs";
+import { useEffect, useErrorBoundary, useRef, useState } from "../vendor/hooks.mjs";
 import htm from "../vendor/htm.mjs";
 
 export { render } from "../vendor/preact.mjs";
@@ -16,6 +16,11 @@ export function Boundary({ instead, children }) {
   return instead(error);
 }
 
+/** Gives the heading of a page the focus, unless a field has it. */
+export function focusHeading() {
+  if (!document.activeElement?.matches("input, select, textarea")) document.querySelector("main h1")?.focus({ preventScroll: true });
+}
+
 /** A component whose module is loaded when it is first shown. Until then `instead` is there. */
 export function later(load, instead) {
   let loaded = null;
@@ -23,6 +28,8 @@ export function later(load, instead) {
     const [page, setPage] = useState(() => loaded);
     const [error, setError] = useState(null);
     useEffect(() => void (page ?? load().then((found) => setPage(() => (loaded = found)), setError)), []);
+    const isLate = useRef(!page);
+    useEffect(() => void (page && isLate.current && focusHeading()), [page]);
     if (error) throw error;
     return page ? html`<${page} ...${props} />` : instead;
   };

@@ -1,20 +1,21 @@
 // Starts the dashboard: chooses the page from the address, or the sign-in.
-import { Boundary, html, later, render, useEffect, useObservable, useRef, useState } from "./lib.js";
+import { Boundary, focusHeading, html, later, render, useEffect, useObservable, useRef, useState } from "./lib.js";
 import { href, route } from "./address.js";
 import { settings } from "./api.js";
-import { Bulk } from "./pages/bulk.js";
 import { Dead } from "./pages/dead.js";
 import { Job } from "./pages/job.js";
 import { Jobs } from "./pages/jobs.js";
 import { Overview } from "./pages/overview.js";
-import { Server } from "./pages/server.js";
 import { SignIn } from "./pages/signin.js";
 import { Topic } from "./pages/topic.js";
 import { Loading } from "./parts.js";
 import { session } from "./session.js";
 import { Shell } from "./shell.js";
 
-const Schedules = later(async () => (await import("./pages/schedules.js")).Schedules, html`<${Loading} what="the page" />`);
+const loading = html`<${Loading} what="the page" />`;
+const Bulk = later(async () => (await import("./pages/bulk.js")).Bulk, loading);
+const Schedules = later(async () => (await import("./pages/schedules.js")).Schedules, loading);
+const Server = later(async () => (await import("./pages/server.js")).Server, loading);
 
 function pageOf(parts, hidesBodies) {
   const [first, second, third] = parts;
@@ -65,8 +66,7 @@ function App() {
   const isFirst = useRef(true);
   useEffect(() => void (document.title = [name, "Linger", title].filter(Boolean).join(" · ")), [name, title]);
   useEffect(() => {
-    // A field keeps the focus.
-    if (!isFirst.current && !document.activeElement?.matches("input, select, textarea")) document.querySelector("main h1")?.focus({ preventScroll: true });
+    if (!isFirst.current) focusHeading();
     isFirst.current = false;
   }, [name]);
   useEffect(() => scrollTo(0, 0), [parts]);

@@ -5,10 +5,10 @@ import { Cause } from "../cause.js";
 import { useMay } from "../changes.js";
 import { Timeline } from "../chart.js";
 import { useNow } from "../clock.js";
-import { count, counted, duration, shellQuote } from "../format.js";
+import { count, counted, duration, rate, shellQuote } from "../format.js";
 import { useKeys } from "../keys.js";
 import { Changes, useStableOrder } from "../order.js";
-import { AsOf, Bar, Command, Distance, Elapsed, Failure, Mark, Moment, STATES, Unloaded } from "../parts.js";
+import { AsOf, Command, Distance, Elapsed, Failure, Mark, Moment, STATES, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 
 const PAGE = 1000;
@@ -48,28 +48,84 @@ const hourOf = (stats) => {
   return Date.parse(stats.now) - since < 3_600_000 ? html`Since the start <${Distance} at=${new Date(since).toISOString()} />` : "Last hour";
 };
 
-/** What happened in a time, in words. */
-const events = (time, { added, finished, died, late_p99: late }) => html`<p class="small">${time}: ${count(added)} added, ${
-  count(finished)} finished, ${count(died)} died${late ? `; 99 % of jobs were ready within ${duration(late)} of their due time` : ""}</p>`;
+/** What happened in the hour, in words. */
+const events = ({ hour: { added, finished, died, late_p99: late }, ...stats }) => html`<p class="small">${hourOf(stats)}: ${count(added)} added, ${
+  count(finished)} finished, ${count(died)} died${late ? `; the server made 99 % of jobs ready within ${duration(late)} of their due time` : ""}</p>`;
 
-function Totals({ topics, isPart, stale }) {
-  const { data } = usePoll(useMay()("read") ? "stats" : null, 2_000);
+const MINUTE = 60_000;
+
+/** What happened in each minute of the last hour, as far as the servers know. */
+function Past({ stats, event }) {
+  const [from, since] = [Date.parse(stats.minutes.from), countsSince(stats)];
+  const known = stats.minutes[event].map((jobs, n) => ({ n, jobs })).filter(({ n }) => from + (n + 1) * MINUTE > since);
+  const most = Math.max(...known.map(({ jobs }) => jobs));
+  return html`<svg class="past ${event}" viewBox="0 0 60 16" preserveAspectRatio="none" aria-hidden="true">
+      ${known.map(({ n, jobs }) => html`<rect key=${n} class=${jobs > 0 ? "some" : ""} x=${n + 0.1} width="0.8" y=${jobs > 0 ? 15 - (14 * jobs) / most : 15} height=${jobs > 0 ? 1 + (14 * jobs) / most : 1} />`)}
+    </svg><span class="visually-hidden">at most ${count(most)} in a minute of the last hour</span>`;
+}
+
+const Tile = ({ name, label = name, figure, children }) => html`<div data-tile=${name}>
+  <dt>${label}</dt><dd class="figure">${figure}</dd><dd class="small">${children}</dd></div>`;
+
+function Totals({ topics, isPart, stale, late }) {
+  const now = useNow();
+  const { data } = usePoll(useMay()("read") ? "stats?by=minute" : null, 2_000);
   if (isPart && !data) return null;
   const sum = (state) => [state, topics.reduce((all, view) => all + view.counts[state], 0)];
   const sums = isPart ? data.counts : Object.fromEntries(STATES.map(sum));
+  const worst = [...(late.data?.topics ?? [])].sort((a, b) => overdueSeconds(b, now) - overdueSeconds(a, now))[0];
+  const name = (state) => html`<${Mark} state=${state} />${state}`;
   return html`<section class=${`card totals ${stale ? "stale" : ""}`} aria-labelledby="totals">
-    <h2 id="totals" class="visually-hidden">Jobs by state</h2>
-    <dl>${STATES.map((state) => html`<div key=${state}>
-      <dt><${Mark} state=${state} />${state}</dt><dd>${count(sums[state])}</dd>
-    </div>`)}</dl>
-    <${Bar} counts=${sums} />
-    ${data && [events("Last minute", data.minute), events(hourOf(data), data.hour)]}
+    <h2 id="totals" class="visually-hidden">Figures</h2>
+    <dl>${STATES.map((state) => html`<${Tile} key=${state} name=${state} label=${name(state)} figure=${count(sums[state])}>${
+        state === "dead" && data && html`<${Past} stats=${data} event="died" />`}<//>`)}
+      ${late.data && html`<${Tile} name="oldest" label="Oldest waiting" figure=${worst?.oldest_overdue_at ? duration(Math.floor(overdueSeconds(worst, now))) : "–"}>${
+        worst?.oldest_overdue_at && html`<a class="mono" href=${href("topics", worst.topic)}>${worst.topic}</a>`}<//>`}
+      ${data && [["in", "added"], ["out", "finished"]].map(([name, event]) => html`<${Tile} key=${name} name=${name} figure=${rate(data.minute[event])}>
+        <${Past} stats=${data} event=${event} /><//>`)}</dl>
+    ${data && events(data)}
   </section>`;
 }
 
-function Trouble({ topics, isPart, poll }) {
+/** From so many topics on that wait for the same, they are one row. */
+const FOLD_FROM = 4;
+
+/** Whether a topic only waits for a worker. */
+const lacksWorker = (view, now) => view.cause?.kind === "no_worker" && isLate(view, now) && view.counts.dead === 0 && !view.paused.intake;
+
+/** How many topics are late, and which one most. */
+function Verdict({ late, isPart }) {
+  if (late.length === 0) return html`<p>No topic is late.</p>`;
+  const [{ topic, counts }] = late;
+  return html`<p class="problem">${isPart && "At least "}${counted(late.length, "topic")} ${late.length === 1 ? "is" : "are"} late, the worst is <a
+    class="mono" href=${href("topics", topic)}>${topic}</a>: ${counted(counts.ready, "job")}.</p>`;
+}
+
+const Flow = ({ minute }) => minute && html`<span class="small">${rate(minute.added)} in</span><span class="small">${rate(minute.finished)} out</span>`;
+
+function TroubleRow({ view, gone, now, minute }) {
+  const found = troublesOf(view, now);
+  return html`<li data-row>
+    <span class=${`mark ${gone ? "well" : isLate(view, now) ? "alert bad" : "alert"}`} aria-hidden="true" />
+    <a class="mono" href=${href("topics", view.topic)}>${view.topic}</a>
+    <span class="what">${gone ? "well again" : found.map((one, n) => html`${n > 0 && "; "}${one}`)}</span>
+    ${view.counts.ready > 0 && html`<span class="small">${view.oldest_overdue_at && `overdue ${duration(Math.floor(overdueSeconds(view, now)))}`}</span>
+      <span class="small">${count(view.counts.ready)} ready</span><${Flow} minute=${minute} />`}
+  </li>`;
+}
+
+/** Topics that wait for a worker, as one row. */
+const FoldedRow = ({ views, now, unfold }) => html`<li>
+  <span class="mark alert bad" aria-hidden="true" />
+  <button type="button" class="link" aria-expanded="false" onClick=${unfold}>${count(views.length)} topics</button>
+  <span class="what"><${Cause} cause=${views[0].cause} /></span>
+  <span class="small">overdue up to ${duration(Math.floor(Math.max(...views.map((view) => overdueSeconds(view, now)))))}</span>
+  <span class="small">${count(views.reduce((sum, { counts }) => sum + counts.ready, 0))} ready</span>
+</li>`;
+
+function Trouble({ topics, isPart, poll, late, minuteOf }) {
   const now = useNow();
-  const late = usePoll("topics?sort=overdue", 2_000);
+  const [isUnfolded, setUnfolded] = useState(false);
   const dead = usePoll(isPart ? "topics?sort=dead" : null, 2_000);
   const [lates, deads] = [late, dead].map(({ data }) => data?.topics ?? []);
   // On Redis, only the list sorted by it has the oldest ready jobs.
@@ -88,23 +144,19 @@ function Trouble({ topics, isPart, poll }) {
     return late.data && (dead.data || !isPart) && html`<section class="card well ${stale ? "stale" : ""}"><span class="mark well" aria-hidden="true" />
       <p><strong>${stale ? html`All was well at <${Moment} at=${stale.at} />.` : "All is well."}</strong> No topic ${stale ? "had" : "has"} dead letters, or ready jobs that wait longer than a minute.</p></section>`;
   }
+  const rows = shown.map(({ key, row, gone }) => ({ key, gone, view: present.get(key) ?? row }));
+  const waiting = rows.filter(({ gone, view }) => !gone && lacksWorker(view, now));
+  const folds = !isUnfolded && waiting.length >= FOLD_FROM;
+  const single = folds ? rows.filter((row) => !waiting.includes(row)) : rows;
   return html`<section class="card" aria-labelledby="trouble">
     <div class="heading"><h2 id="trouble">In trouble</h2>
       <${Changes} changes=${changes} sort=${sortAnew} /></div>
+    <${Verdict} late=${troubled.filter((view) => isLate(view, now)).sort(bySeverity(now))} isPart=${isPart} />
     ${unknown && html`<p class="problem" role="alert">There may be more: ${unknown.error.detail}</p>`}
-    <ul class="troubles ${stale ? "stale" : ""}">${shown.slice(0, ROWS).map(({ key, row, gone }) => {
-      const view = present.get(key) ?? row;
-      const found = troublesOf(view, now);
-      return html`<li key=${key} data-row>
-        <span class=${`mark ${gone ? "well" : isLate(view, now) ? "alert bad" : "alert"}`} aria-hidden="true" />
-        <a class="mono" href=${href("topics", key)}>${key}</a>
-        <span class="what">${gone ? "well again" : found.map((one, n) => html`${n > 0 && "; "}${one}`)}</span>
-        ${view.counts.ready > 0 && html`<span class="small">
-          ${view.oldest_overdue_at && html`overdue ${duration(Math.floor(overdueSeconds(view, now)))} · `}
-          ${count(view.counts.ready)} ready</span>`}
-      </li>`;
-    })}</ul>
-    ${shown.length > ROWS && html`<p class="small">${isPart ? "At least " : ""}${count(shown.length - ROWS)} more topics are in trouble.</p>`}
+    <ul class="troubles ${stale ? "stale" : ""}">
+      ${folds && html`<${FoldedRow} key="*" views=${waiting.map(({ view }) => view)} now=${now} unfold=${() => setUnfolded(true)} />`}
+      ${single.slice(0, ROWS).map(({ key, view, gone }) => html`<${TroubleRow} key=${key} view=${view} gone=${gone} now=${now} minute=${minuteOf(key)} />`)}</ul>
+    ${single.length > ROWS && html`<p class="small">${isPart ? "At least " : ""}${count(single.length - ROWS)} more topics are in trouble.</p>`}
   </section>`;
 }
 
@@ -114,29 +166,38 @@ const SORTS = { Topic: "name", delayed: "delayed", ready: "ready", dead: "dead",
 const COLUMNS = [
   { name: "Topic" },
   ...STATES.map((state) => ({ name: state, label: state[0].toUpperCase() + state.slice(1), value: (view) => view.counts[state] })),
+  { name: "In", value: (view, minuteOf) => minuteOf(view.topic)?.added ?? -1 },
+  { name: "Out", value: (view, minuteOf) => minuteOf(view.topic)?.finished ?? -1 },
+  { name: "Late p99", value: (view, minuteOf) => minuteOf(view.topic)?.late_p99 ?? -1 },
   { name: "Next due", value: (view) => (view.next_due_at ? -Date.parse(view.next_due_at) : -Infinity) },
   { name: "Overdue" },
   { name: "Polls", value: (view) => view.polls },
 ];
 
 /** The highest value first. */
-const compareBy = ({ value = () => 0 }) => (a, b) => value(b) - value(a) || byName(a, b);
+const compareBy = ({ value = () => 0 }, minuteOf) => (a, b) => value(b, minuteOf) - value(a, minuteOf) || byName(a, b);
 
-const Row = ({ view, gone }) => html`<tr role="row" data-row class=${gone ? "gone" : ""}>
+/** What happened in the minute to a topic's jobs, as cells. */
+const flowOf = (minute) => [
+  ["in", minute && rate(minute.added), minute?.added], ["out", minute && rate(minute.finished), minute?.finished],
+  ["late p99", minute && (minute.late_p99 === undefined ? "–" : duration(minute.late_p99)), minute?.late_p99],
+];
+
+const Row = ({ view, gone, minute }) => html`<tr role="row" data-row class=${gone ? "gone" : ""}>
   <th scope="row" role="rowheader"><a class="mono" href=${href("topics", view.topic)}>${view.topic}</a>
     ${view.paused.delivery && html` <span class="tag">delivery paused</span>`}
     ${view.paused.intake && html` <span class="tag">intake paused</span>`}
     ${gone && html` <span class="tag">gone</span>`}</th>
-  <td role="cell" class="bar-cell"><${Bar} counts=${view.counts} /></td>
   ${STATES.map((state) => html`<td key=${state} role="cell" class=${`number ${view.counts[state] ? "" : "zero"}`}
-    data-name=${state}>${count(view.counts[state])}</td>`)}
+    data-name=${state}>${view.counts[state] > 0 ? html`<a href=${`${href("jobs")}${queryText({ state, topic: view.topic })}`}>${count(view.counts[state])}</a>` : "0"}</td>`)}
+  ${flowOf(minute).map(([name, text, value]) => html`<td key=${name} role="cell" class=${`number flow ${value ? "" : "zero"}`} data-name=${name}>${text ?? "?"}</td>`)}
   ${[["next due", view.next_due_at, Distance, "delayed"], ["overdue", view.oldest_overdue_at, Elapsed, "ready"]].map(([name, at, Time, state]) => html`<td key=${name}
     role="cell" class=${at ? "" : "zero"} data-name=${name}>${at ? html`<${Time} at=${at} />` : view.counts[state] > 0 ? "?" : "–"}</td>`)}
   <td role="cell" class=${`number ${view.polls ? "" : "zero"}`} data-name="polls">${view.polls === null ? "?" : count(view.polls)}</td>
 </tr>`;
 
 /** The topics in an order. If there are more than a page, the server sorts and searches them. */
-function Topics({ all, isPart }) {
+function Topics({ all, isPart, minuteOf }) {
   const [asked, setAsked] = useState({ sortedBy: "Topic", prefix: "", cursors: [] });
   const { sortedBy, prefix, cursors } = asked;
   const ask = (changes) => setAsked({ ...asked, cursors: [], ...changes });
@@ -153,7 +214,7 @@ function Topics({ all, isPart }) {
   const latest = useRef(null);
   if (!asks) {
     const found = data.topics.filter((view) => view.topic.startsWith(begin));
-    latest.current = { found, compare: compareBy(column), again: `${sortedBy} ${begin}` };
+    latest.current = { found, compare: compareBy(column, minuteOf), again: `${sortedBy} ${begin}` };
   } else if (data) {
     const places = new Map(data.topics.map((view, n) => [view, n]));
     latest.current = { found: data.topics, compare: (a, b) => places.get(a) - places.get(b), again: path };
@@ -179,14 +240,11 @@ function Topics({ all, isPart }) {
     ${asks && error && html`<p class="problem" role="alert">${error.detail}</p>`}
     <table role="table" class=${`topics ${stale || !data ? "stale" : ""}`} aria-labelledby="topics">
       <thead role="rowgroup"><tr role="row">
-        ${COLUMNS.map(({ name, label }, n) => [
-          html`<th key=${name} scope="col" role="columnheader" class=${n > 0 && !["Next due", "Overdue"].includes(name) ? "number" : ""}
-            aria-sort=${name === sortedBy ? (n === 0 || !label ? "ascending" : "descending") : undefined}>
-            <button type="button" class="column" disabled=${isPart && !SORTS[name]} onClick=${() => (ask({ sortedBy: name }), sort())}>${label ?? name}</button></th>`,
-          n === 0 && html`<th key="bar" scope="col" role="columnheader"><span class="visually-hidden">Shares</span></th>`,
-        ])}
+        ${COLUMNS.map(({ name, label }, n) => html`<th key=${name} scope="col" role="columnheader" class=${n > 0 && !["Next due", "Overdue"].includes(name) ? "number" : ""}
+          aria-sort=${name === sortedBy ? (["Topic", "Next due", "Overdue"].includes(name) ? "ascending" : "descending") : undefined}>
+          <button type="button" class="column" disabled=${isPart && !SORTS[name]} onClick=${() => (ask({ sortedBy: name }), sort())}>${label ?? name}</button></th>`)}
       </tr></thead>
-      <tbody role="rowgroup">${rows.map(({ key, row, gone }) => html`<${Row} key=${key} view=${row} gone=${gone && !isPart} />`)}</tbody>
+      <tbody role="rowgroup">${rows.map(({ key, row, gone }) => html`<${Row} key=${key} view=${row} gone=${gone && !isPart} minute=${minuteOf(key)} />`)}</tbody>
     </table>
     ${rows.length === 0 && html`<p class="empty">No topic here begins with “${begin}”.</p>`}
     ${(rows.length < shown.length || cursor || next) && html`<div class="actions">
@@ -207,19 +265,30 @@ const NewServer = () => html`<section class="card">
   <${Command} text=${FIRST_JOB} />
 </section>`;
 
+const NONE = { added: 0, finished: 0 };
+
+/** What happened in the last minute to the jobs of a topic; nothing if that is not known. */
+function useMinutes() {
+  const { data } = usePoll(useMay()("read") ? "stats?by=topic" : null, 5_000);
+  const minutes = new Map(data?.topics.map(({ topic, minute }) => [topic, minute]));
+  return (topic) => minutes.get(topic) ?? (data?.topics_complete ? NONE : undefined);
+}
+
 export function Overview() {
   const poll = usePoll(`topics?limit=${PAGE}`, 2_000);
+  const late = usePoll("topics?sort=overdue", 2_000);
+  const minuteOf = useMinutes();
   const may = useMay();
   useKeys({ r: poll.refresh });
   const heading = html`<h1 tabindex="-1" class="visually-hidden">Overview</h1>`;
   if (!poll.data) return html`${heading}<${Unloaded} poll=${poll} what="the topics" />`;
   const { topics, next_cursor: next } = poll.data;
   if (topics.length === 0) return html`${heading}<${AsOf} poll=${poll} /><${NewServer} />`;
-  const parts = { topics, isPart: Boolean(next), stale: poll.stale, poll };
+  const parts = { topics, isPart: Boolean(next), stale: poll.stale, poll, late, minuteOf };
   return html`${heading}
     <${AsOf} poll=${poll} />
+    <${Trouble} ...${parts} />
     <${Totals} ...${parts} />
     ${may("read") && html`<${Timeline} />`}
-    <${Trouble} ...${parts} />
-    <${Topics} all=${poll} isPart=${parts.isPart} />`;
+    <${Topics} all=${poll} isPart=${parts.isPart} minuteOf=${minuteOf} />`;
 }
