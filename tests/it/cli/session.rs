@@ -214,7 +214,7 @@ daily  active  in [..]  report  30 9 * * *  Asia/Tokyo",
     (
         &["schedule", "next", "daily", "--count", "2"],
         "2999-01-01T00:30:00Z  in [..]\n2999-01-02T00:30:00Z  in [..]",
-        r#"{"next":["2999-01-01T00:30:00.000Z","2999-01-02T00:30:00.000Z"]}"#,
+        r#"{"next":["2999-01-01T00:30:00.000Z","2999-01-02T00:30:00.000Z"],"clock_changes":[]}"#,
     ),
     (
         &["schedule", "pause", "daily"],

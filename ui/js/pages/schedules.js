@@ -80,8 +80,9 @@ function Actions({ schedule, refresh }) {
   const run = async (failed, act) => {
     setBusy(true);
     await perform(failed, act);
+    // A change begins with what is there now.
+    await refresh();
     setBusy(false);
-    refresh();
   };
   const addRun = async () => `Added ${(await change("POST", path("schedules", name, "run"))).id}.`;
   const pauses = state !== "paused";
@@ -98,7 +99,7 @@ function Actions({ schedule, refresh }) {
   return html`<div class="actions">
       <button disabled=${busy} onClick=${() => run("Not run.", addRun)}>Run now</button>
       <button disabled=${busy} onClick=${() => run(pauses ? "Not paused." : "Not resumed.", setPaused)}>${pauses ? "Pause" : "Resume"}</button>
-      ${!hidesHeaders && html`<button onClick=${() => setAsked("change")}>Change …</button>`}
+      ${!hidesHeaders && html`<button disabled=${busy} onClick=${() => setAsked("change")}>Change …</button>`}
       <button class="danger quiet" onClick=${() => setAsked("delete")}>Delete …</button>
     </div>
     ${hidesHeaders && html`<p class="small">The callback of its job has headers, whose values are not shown here: change this schedule where it was made.</p>`}
