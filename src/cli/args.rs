@@ -16,8 +16,11 @@ use store::{AcceptArgs, StoreArgs};
 use super::{
     add::AddArgs,
     bench::BenchArgs,
+    bulk::BulkCommand,
     dead::DeadCommand,
     help,
+    inspect::{CallbacksArgs, StatsArgs, WhoamiArgs},
+    job_list::JobsArgs,
     jobs::{BuryArgs, CancelArgs, FinishArgs, GetArgs, ReleaseArgs, RescheduleArgs, TouchArgs},
     pop::PopArgs,
     profile::ProfileCommand,
@@ -110,6 +113,12 @@ pub(super) enum Command {
     /// Delete jobs, by default also while workers have them
     #[command(aliases = ["delete", "rm"], after_help = help::CALLS)]
     Cancel(CancelArgs),
+    /// List jobs by state, topic, time and the beginnings of ids and reasons
+    #[command(after_help = help::CALLS)]
+    Jobs(JobsArgs),
+    /// Change all jobs that match a filter, or count them
+    #[command(subcommand)]
+    Bulk(BulkCommand),
     /// List, requeue or delete dead letters
     #[command(subcommand)]
     Dead(DeadCommand),
@@ -122,6 +131,15 @@ pub(super) enum Command {
     /// Make, show, change or run recurring jobs
     #[command(subcommand)]
     Schedule(ScheduleCommand),
+    /// Show the hosts that are called for a topic, and what failed there
+    #[command(after_help = help::CALLS)]
+    Callbacks(CallbacksArgs),
+    /// Show all jobs by state, and what happened to jobs lately
+    #[command(after_help = help::CALLS)]
+    Stats(StatsArgs),
+    /// Show what the token may do
+    #[command(after_help = help::CALLS)]
+    Whoami(WhoamiArgs),
     /// Draw the delayed jobs by due time
     #[command(after_help = help::TIMELINE)]
     Timeline(TimelineArgs),
@@ -301,6 +319,11 @@ impl Command {
             | Self::Get(_)
             | Self::Reschedule(_)
             | Self::Cancel(_)
+            | Self::Jobs(_)
+            | Self::Bulk(_)
+            | Self::Callbacks(_)
+            | Self::Stats(_)
+            | Self::Whoami(_)
             | Self::Dead(_)
             | Self::Topics(_)
             | Self::Topic(_)

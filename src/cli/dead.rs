@@ -5,9 +5,10 @@ use std::{process::ExitCode, time::Duration};
 use clap::{Args, Subcommand};
 use linger_client::{Due, Expire, Job, Request, Requeue, Timestamp};
 use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
+    bulk::{self, MAX_BULK},
     exit::{Exit, Failure},
     help,
     job_args::{parse_expire, parse_moment},
@@ -17,17 +18,10 @@ use super::{
     text::counted,
     topics::counts,
 };
-use crate::{
-    job::{OperationId, parse_duration},
-    messages::printable::escape_line,
-};
+use crate::job::parse_duration;
 
-/// Most dead letters of a page, and of a bulk operation.
+/// Most dead letters of a page.
 const PAGE: usize = 100;
-const MAX_BULK: u64 = 1_000_000_000;
-
-/// Between two looks at a bulk operation.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// How dead letters are chosen.
 const SELECTION_USAGE: &str = "linger dead VERB [OPTIONS] <TOPIC> <ID>...|--all|--limit <COUNT>";
@@ -202,51 +196,20 @@ async fn expect_in_topic(session: &Session, id: &str, topic: &str) -> Result<Job
     Err(Failure::new(Exit::Absent, format!("{topic} has no such job; it is of {}", job.topic)))
 }
 
-/// Changes many dead letters by a bulk operation, and waits for its end. A repeat of the call is recognised by the
-/// operation's id.
+/// Changes many dead letters by a bulk operation, and waits for its end.
 async fn bulk(
     session: &Session,
     action: &str,
     selection: &Selection,
     requeue: Requeue,
 ) -> Result<Exit, Failure> {
-    #[derive(Deserialize)]
-    struct Operation {
-        state: String,
-        changed: u64,
-        skipped: u64,
-        error: Option<String>,
-    }
-    let id = OperationId::generate();
-    let mut operation = json!({
-        "action": action,
-        "filter": { "topic": selection.topic, "state": "dead" },
-        "dry_run": false,
-        "limit": selection.limit.unwrap_or(MAX_BULK),
-        "id": id.as_str(),
-    });
-    if let (Value::Object(operation), Value::Object(fields)) = (&mut operation, json!(requeue)) {
-        operation.extend(fields);
-    }
-    let mut response = session.call(&Request::start_bulk(&operation)).await?;
-    loop {
-        let now: Operation = session.read(&response)?;
-        if now.state != "running" {
-            let Operation { state, changed, skipped, error } = now;
-            let verb = if action == "delete" { "deleted" } else { "requeued" };
-            let skipped = match skipped {
-                0 => String::new(),
-                _ if action == "delete" => format!(", {skipped} changed meanwhile"),
-                _ => format!(", {skipped} changed meanwhile or have expired"),
-            };
-            session.output.print(|| format!("{changed} {verb}{skipped}"), response.text()?)?;
-            if state == "done" {
-                return Ok(Exit::Done);
-            }
-            let reason = error.map_or(String::new(), |error| format!(": {}", escape_line(&error)));
-            return Err(Failure::new(Exit::Failed, format!("the bulk operation {id} is {state}{reason}")));
-        }
-        session.clock.sleep(PAUSE).await;
-        response = session.call(&Request::bulk(id.as_str())).await?;
-    }
+    let mut operation = match json!(requeue) {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    };
+    operation.insert("action".to_owned(), json!(action));
+    operation.insert("filter".to_owned(), json!({ "topic": selection.topic, "state": "dead" }));
+    operation.insert("limit".to_owned(), json!(selection.limit.unwrap_or(MAX_BULK)));
+    let command = if action == "delete" { "dead delete" } else { "dead requeue" };
+    bulk::run_operation(session, command, operation).await
 }

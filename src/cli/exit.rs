@@ -19,7 +19,7 @@ pub(super) enum Exit {
     Failed,
     /// Wrong usage, an unusable profile, or values that the server refuses.
     Usage,
-    /// There is none: no job is due, or there is no such job, topic or schedule.
+    /// There is none: no job is due, or there is no such job, topic, schedule or operation.
     Absent,
     /// A conflict; nothing was changed.
     Conflict,
@@ -79,7 +79,9 @@ impl From<&Refusal> for Exit {
             (500.., _) => Self::NoAnswer,
             // The answer of anything else than Linger says nothing about jobs or tokens.
             (_, "") => Self::Failed,
-            (404, "job_not_found" | "topic_not_found" | "schedule_not_found") => Self::Absent,
+            (404, "job_not_found" | "topic_not_found" | "schedule_not_found" | "operation_not_found") => {
+                Self::Absent
+            }
             (409, _) => Self::Conflict,
             (401 | 403, _) => Self::NotAllowed,
             (400 | 413 | 415 | 422, _) => Self::Usage,
@@ -213,6 +215,7 @@ mod tests {
             (404, "job_not_found", Exit::Absent),
             (404, "topic_not_found", Exit::Absent),
             (404, "schedule_not_found", Exit::Absent),
+            (404, "operation_not_found", Exit::Absent),
             (404, "not_found", Exit::Failed),
             (404, "", Exit::Failed),
             (302, "", Exit::Failed),

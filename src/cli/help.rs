@@ -62,7 +62,7 @@ Exit codes:
   0    done, also if the server recognised a repeat
   1    failed, or some of several jobs failed, or the answer is not Linger's
   2    wrong usage, profile or value
-  3    there is none: no job is due, no such job, topic or schedule
+  3    there is none: no job is due, no such job, topic, schedule or operation
   4    a conflict; nothing was changed
   5    not allowed: the token is missing, wrong, or not for this
   6    no answer until --timeout: it may have happened; run it again
@@ -71,6 +71,20 @@ Exit codes:
 }
 
 pub(super) const CALLS: &str = calls!();
+
+pub(super) const BULK: &str = concat!(
+    "\
+The jobs are counted first, and at most as many are changed. The change goes on at the server if the command ends; \
+`linger bulk list` shows it, and `linger bulk stop` ends it.
+
+Examples:
+  linger bulk requeue mail --reason http_503 --spread 10m
+  linger bulk reschedule booking --from '2026-12-24 00:00' --shift 1d
+  linger bulk delete trial-end --state dead --dry-run
+
+",
+    calls!()
+);
 
 pub(super) const ADD: &str = concat!(
     "\

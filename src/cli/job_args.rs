@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use jiff::{civil::DateTime, tz::TimeZone};
 use linger_client::{Callback, Expire, NewJob, OnExpiry, Timestamp};
 
 use crate::job::parse_duration;
@@ -51,11 +52,29 @@ impl From<OnExpiryArg> for OnExpiry {
     }
 }
 
-/// A moment such as `2027-01-01T08:00:00+01:00`.
+/// A moment such as `2027-01-01T08:00:00+01:00`; without an offset, `2027-01-01 08:00`, it is by the clock of this machine.
 pub(super) fn parse_moment(text: &str) -> Result<Timestamp, String> {
+    moment_in(&TimeZone::system(), text)
+}
+
+fn moment_in(zone: &TimeZone, text: &str) -> Result<Timestamp, String> {
+    if let Some(local) = local_time(text) {
+        let moment = zone.to_ambiguous_timestamp(local).unambiguous();
+        return moment.map_err(|_| {
+            "is a time that the clock of this machine leaves out or shows twice; add the offset from UTC, such as +01:00".to_owned()
+        });
+    }
     // The server's reader of moments, so that both accept the same.
     let moment = crate::job::Timestamp::parse(text).map_err(|error| error.to_string())?;
     Timestamp::from_millisecond(moment.as_millis()).map_err(|error| error.to_string())
+}
+
+/// A date and a time of day without an offset.
+fn local_time(text: &str) -> Option<DateTime> {
+    let (_, time) = text.split_once(['T', ' '])?;
+    let is_time =
+        time.contains(':') && time.bytes().all(|byte| byte.is_ascii_digit() || b":.".contains(&byte));
+    is_time.then(|| text.parse().ok()).flatten()
 }
 
 /// A duration, or a moment, which has a dash behind its year.
@@ -63,5 +82,31 @@ pub(super) fn parse_expire(text: &str) -> Result<Expire, String> {
     match text.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with('-') {
         true => parse_moment(text).map(Expire::At),
         false => parse_duration(text).map(Expire::After).map_err(|error| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_without_an_offset_is_by_the_clock_of_the_machine() {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("is a zone");
+        let read = |text| moment_in(&zone, text).map(|moment| moment.to_string());
+        for (text, moment) in [
+            ("2026-12-01 09:00", "2026-12-01T08:00:00Z"),
+            ("2026-12-01T09:00:30", "2026-12-01T08:00:30Z"),
+            ("2026-07-01 09:00", "2026-07-01T07:00:00Z"),
+            ("2026-12-01T09:00:00+08:00", "2026-12-01T01:00:00Z"),
+            ("2026-12-01T09:00:00Z", "2026-12-01T09:00:00Z"),
+        ] {
+            assert_eq!(read(text).as_deref(), Ok(moment), "{text}");
+        }
+        for text in ["2027-03-28 02:30", "2027-10-31 02:30"] {
+            assert!(read(text).is_err_and(|detail| detail.contains("leaves out or shows twice")), "{text}");
+        }
+        for text in ["2026-12-01", "2026-12-01 9", "2026-13-01 09:00", "soon", ""] {
+            assert!(read(text).is_err(), "{text}");
+        }
     }
 }

@@ -14,6 +14,7 @@
 mod add;
 mod args;
 mod bench;
+mod bulk;
 mod cause;
 #[cfg(test)]
 mod commands_page;
@@ -27,7 +28,10 @@ mod generate;
 mod health;
 mod help;
 mod import;
+mod inspect;
 mod job_args;
+mod job_filter;
+mod job_list;
 mod jobs;
 mod json_argument;
 mod line_source;
@@ -128,10 +132,15 @@ fn dispatch(command: Command, settings: &Settings) -> ExitCode {
         Command::Get(arguments) => jobs::get(&arguments),
         Command::Reschedule(arguments) => jobs::reschedule(&arguments),
         Command::Cancel(arguments) => jobs::cancel(&arguments),
+        Command::Jobs(arguments) => job_list::run(&arguments),
+        Command::Bulk(command) => bulk::run(&command),
         Command::Dead(command) => dead::run(&command),
         Command::Topics(arguments) => topics::list(&arguments),
         Command::Topic(command) => topics::run(&command),
         Command::Schedule(command) => schedule::run(&command),
+        Command::Callbacks(arguments) => inspect::callbacks(&arguments),
+        Command::Stats(arguments) => inspect::stats(&arguments),
+        Command::Whoami(arguments) => inspect::whoami(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Profile(command) => profile::run(&command),

@@ -28,6 +28,7 @@ mod connection;
 mod durations;
 mod error;
 mod jobs;
+mod lists;
 mod model;
 mod new_job;
 mod pauses;
@@ -47,6 +48,7 @@ pub mod worker;
 pub use client::{Client, Options, OptionsError};
 pub use error::{Error, Refusal};
 pub use jiff::Timestamp;
+pub use lists::{JobSummary, JobsFilter, JobsPage};
 pub use model::{
     Added, BatchItem, Counts, Ended, FinishedJob, HistoryEntry, Job, PopRequest, ReleaseRequest, ReservedJob,
     Topic, TopicPage, TopicSettings,

@@ -17,6 +17,9 @@ use crate::{
 /// How long a purge may take beside other calls: a million jobs take their time.
 const PURGE_WAIT: Duration = Duration::from_secs(120);
 
+/// How long the server waits for a bulk operation of another process that is stopped, and some more.
+const STOP_WAIT: Duration = Duration::from_secs(15);
+
 /// Which topics to list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TopicsRequest<'a> {
@@ -125,6 +128,30 @@ impl Request {
     #[must_use]
     pub fn bulk(id: &str) -> Self {
         Self::get("bulk", format!("/bulk/{}", segment(id)))
+    }
+
+    /// Lists the latest bulk operations.
+    #[must_use]
+    pub fn bulk_operations() -> Self {
+        Self::get("bulk operations", "/bulk")
+    }
+
+    /// Stops a bulk operation, and waits for its end.
+    #[must_use]
+    pub fn stop_bulk(id: &str) -> Self {
+        Self::post("stop bulk", format!("/bulk/{}/stop", segment(id))).wait(STOP_WAIT)
+    }
+
+    /// Reads the state of the callbacks of a topic.
+    #[must_use]
+    pub fn callbacks(topic: &str) -> Self {
+        Self::get("callbacks", format!("/topics/{}/callbacks", segment(topic)))
+    }
+
+    /// Asks what the token may do.
+    #[must_use]
+    pub fn whoami() -> Self {
+        Self::get("whoami", "/whoami")
     }
 
     /// Asks what runs there.

@@ -3,6 +3,7 @@
 mod exits;
 mod expiring;
 mod foreign;
+mod lists;
 mod pipes;
 mod profiles;
 mod prompts;
