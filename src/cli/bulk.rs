@@ -214,7 +214,7 @@ impl WhichArgs {
         let topic = self.filter.topic.as_deref();
         let change = format!("{action} {} of {}", counted(limit, "job"), topic.unwrap_or("all topics"));
         match action {
-            "delete" => session.confirm_deletion(topic.unwrap_or("all"), async || Ok(change)).await?,
+            "delete" => session.confirm_deletion(topic, async || Ok(change)).await?,
             _ => session.confirm_change(&change)?,
         }
         if limit == 0 {
@@ -324,7 +324,7 @@ impl BulkAnswer {
     }
 }
 
-/// An operation in a line: `9f86d0  running  1,200 rescheduled  2m ago`.
+/// An operation in a line: `9f86d0  running  1200 rescheduled  2m ago`.
 fn line(wording: &Wording, operation: &BulkAnswer) -> String {
     let done = match operation.dry_run {
         true => format!("{} counted", grouped(operation.matched)),

@@ -19,20 +19,21 @@ pub(super) fn change(connection: &Connection, yes: bool, change: &str) -> Result
     if ["y", "yes"].contains(&answer.to_lowercase().as_str()) { Ok(()) } else { Err(declined()) }
 }
 
-/// Asks for the name of a topic, many of whose jobs are about to be deleted, unless `--yes` was given. `change` counts them; it
-/// is called only if there is a terminal to ask.
+/// Asks for the name of a topic, many of whose jobs are about to be deleted, or for the word "all" where that is no single topic,
+/// unless `--yes` was given. `change` counts them; it is called only if there is a terminal to ask.
 pub(super) async fn deletion(
     connection: &Connection,
     yes: bool,
-    topic: &str,
+    topic: Option<&str>,
     change: impl AsyncFnOnce() -> Result<String, Failure>,
 ) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
     expect_terminal()?;
-    let question = format!("{} at {}. Type the topic's name to go on: ", change().await?, connection.url);
-    if prompt(&question)? == topic { Ok(()) } else { Err(declined()) }
+    let wanted = if topic.is_some() { "the topic's name" } else { "all" };
+    let question = format!("{} at {}. Type {wanted} to go on: ", change().await?, connection.url);
+    if prompt(&question)? == topic.unwrap_or("all") { Ok(()) } else { Err(declined()) }
 }
 
 fn declined() -> Failure {

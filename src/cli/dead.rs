@@ -167,7 +167,7 @@ async fn delete(session: &Session, selection: &Selection) -> Result<Exit, Failur
             let count = counted(counts(session, topic).await?.dead.min(limit), "job");
             Ok(format!("delete {which} dead letters of {topic} ({count})"))
         };
-        session.confirm_deletion(topic, change).await?;
+        session.confirm_deletion(Some(topic), change).await?;
         return bulk(session, "delete", selection, Requeue::default()).await;
     }
     session.confirm_change(&format!("delete dead letters of {topic}"))?;

@@ -22,7 +22,7 @@ pub(super) struct FilterArgs {
     /// Only jobs whose ids begin so
     #[arg(long, value_name = "TEXT")]
     id_prefix: Option<String>,
-    /// Only dead letters whose reasons begin so
+    /// Only dead letters whose reasons begin so; --state dead is meant then
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }

@@ -271,10 +271,10 @@ impl Session {
         confirm::change(&self.connection, self.yes, change)
     }
 
-    /// Asks for the name of a topic, many of whose jobs are about to be deleted. `change` says how many.
+    /// Asks for the name of a topic, or for "all", before many jobs are deleted. `change` says how many.
     pub async fn confirm_deletion(
         &self,
-        topic: &str,
+        topic: Option<&str>,
         change: impl AsyncFnOnce() -> Result<String, Failure>,
     ) -> Result<(), Failure> {
         confirm::deletion(&self.connection, self.yes, topic, change).await

@@ -312,7 +312,7 @@ async fn purge(session: &Session, topic: &str) -> Result<Exit, Failure> {
         let Counts { delayed, ready, reserved, dead } = counts(session, topic).await?;
         Ok(format!("delete every job of {topic} ({})", counted(delayed + ready + reserved + dead, "job")))
     };
-    session.confirm_deletion(topic, change).await?;
+    session.confirm_deletion(Some(topic), change).await?;
     let response = session.call(&Request::purge(topic)).await?;
     session.print(&response, |Deleted { deleted }| format!("{} deleted", counted(deleted, "job")))?;
     Ok(Exit::Done)

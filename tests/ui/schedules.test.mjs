@@ -89,10 +89,12 @@ inBrowser("a schedule whose callback has headers keeps them", {}, async ({ serve
 });
 
 const READER = { tokens: { reader: ["--scope", "read"] } };
-inBrowser("who may only read sees schedules and cannot change them", READER, async ({ server, tab, page }) => {
+inBrowser("a token that may only read shows schedules and changes none", READER, async ({ server, tab, page }) => {
   await tab.go("schedules");
   await page.getByLabel("Token").fill(server.token);
+  const rights = page.waitForResponse((response) => response.url().endsWith("/whoami") && response.ok());
   await page.keyboard.press("Enter");
+  await (await rights).finished();
   await tab.sees("There are no schedules.");
   assert.equal(await tab.button("New schedule …").count(), 0);
 });
@@ -109,6 +111,10 @@ inBrowser("patterns of cron have words if few are needed", {}, async () => {
     ["0 8 * 6-8 SUN", "at 08:00 on Sunday from June to August"],
     ["0 8 * * 5-7", "at 08:00, Friday to Sunday"],
     ["0 0 1 jan *", "at 00:00 on day 1 in January"],
+    ["*/1 * * * *", "every minute"],
+    ["0 */1 * * *", "every hour at :00"],
+    ["0 0 31 * *", null],
+    ["constructor", null],
     ["0 12 13 * FRI", null],
     ["*/7 * * * *", null],
     ["0 0 9 * * *", null],

@@ -232,3 +232,19 @@ inBrowser("a server that does not answer is waited for in sight", {}, async ({ t
   await page.route(/\/topics\?/, () => {});
   await tab.sees(/^Waiting \d s$/);
 });
+
+inBrowser("a page that is loaded later can be loaded again, and is there when the server is away", {}, async ({ server, tab, page }) => {
+  await page.route("**/pages/bulk.js", (route) => route.abort());
+  await tab.go("bulk");
+  await tab.sees("The page was not loaded");
+  await page.unroute("**/pages/bulk.js");
+  await tab.button("Retry").click();
+  await tab.sees("There are no bulk operations.");
+  // The others were loaded meanwhile.
+  await page.waitForFunction(() => performance.getEntriesByType("resource").some(({ name, responseEnd }) => name.endsWith("pages/server.js") && responseEnd > 0));
+  await server.end();
+  await page.keyboard.press("g");
+  await page.keyboard.press("s");
+  await tab.heading("What runs here").waitFor();
+  await server.run();
+});

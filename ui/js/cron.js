@@ -17,7 +17,7 @@ function fieldOf(text, names, first) {
     const named = names?.findIndex((name) => name.slice(0, 3).toUpperCase() === word.toUpperCase());
     return named >= 0 ? named + first : /^\d+$/.test(word) ? Number(word) : NaN;
   };
-  if (text === "*" || text === "?") return { all: true };
+  if (["*", "?", "*/1"].includes(text)) return { all: true };
   const [, step] = text.match(/^\*\/(\d+)$/) ?? [];
   if (step) return { step: Number(step) };
   const [, from, to] = text.match(/^(\w+)-(\w+)$/) ?? [];
@@ -44,6 +44,8 @@ function daysOf(day, month, weekday) {
   const months = month.all ? "" : month.to ? ` from ${MONTHS[month.from - 1]} to ${MONTHS[month.to - 1]}` : month.list ? ` in ${joined(month.list.map((one) => MONTHS[one - 1]))}` : null;
   // A day of the month beside a day of the week means either.
   if (months === null || !(day.all || weekday.all)) return null;
+  // Not every month has a day 29.
+  if (day.list?.some((one) => one > 28)) return null;
   if (day.list) return ` on day ${joined(day.list)}${months || " of every month"}`;
   if (!day.all) return null;
   if (weekday.all) return months ? ` every day${months}` : "";
@@ -53,7 +55,8 @@ function daysOf(day, month, weekday) {
 
 /** The words for a pattern of five fields or a name such as `@daily`; null if there are none. */
 export function words(pattern) {
-  const fields = (NAMED[pattern.trim().toLowerCase()] ?? pattern).trim().split(/\s+/);
+  const name = pattern.trim().toLowerCase();
+  const fields = (Object.hasOwn(NAMED, name) ? NAMED[name] : pattern).trim().split(/\s+/);
   if (fields.length !== 5) return null;
   const parsed = [[], [], [], [MONTHS, 1], [DAYS, 0]].map((names, n) => fieldOf(fields[n], ...names));
   if (parsed.includes(null)) return null;

@@ -21,16 +21,29 @@ export function focusHeading() {
   if (!document.activeElement?.matches("input, select, textarea")) document.querySelector("main h1")?.focus({ preventScroll: true });
 }
 
-/** A component whose module is loaded when it is first shown. Until then `instead` is there. */
-export function later(load, instead) {
+/** How many milliseconds after the first page the others are loaded. */
+const LATER_MS = 3_000;
+
+/**
+ * A component whose module is loaded a little later than the first page, or when it is shown. Until then `instead` is there; if it
+ * cannot be loaded, what `failed` makes of a function that tries again.
+ */
+export function later(load, instead, failed) {
   let loaded = null;
+  const read = async () => (loaded ??= await load());
+  // Later it can be shown although the server is away. If this fails, showing it tries again.
+  setTimeout(() => read().catch(() => null), LATER_MS);
   return function Later(props) {
     const [page, setPage] = useState(() => loaded);
-    const [error, setError] = useState(null);
-    useEffect(() => void (page ?? load().then((found) => setPage(() => (loaded = found)), setError)), []);
+    const [hasFailed, setFailed] = useState(false);
     const isLate = useRef(!page);
+    const show = () => {
+      setFailed(false);
+      read().then((found) => setPage(() => found), () => setFailed(true));
+    };
+    useEffect(() => void (page ?? show()), []);
     useEffect(() => void (page && isLate.current && focusHeading()), [page]);
-    if (error) throw error;
+    if (hasFailed) return failed(show);
     return page ? html`<${page} ...${props} />` : instead;
   };
 }

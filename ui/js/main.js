@@ -8,14 +8,15 @@ import { Jobs } from "./pages/jobs.js";
 import { Overview } from "./pages/overview.js";
 import { SignIn } from "./pages/signin.js";
 import { Topic } from "./pages/topic.js";
-import { Loading } from "./parts.js";
+import { Failure, Loading } from "./parts.js";
 import { session } from "./session.js";
 import { Shell } from "./shell.js";
 
 const loading = html`<${Loading} what="the page" />`;
-const Bulk = later(async () => (await import("./pages/bulk.js")).Bulk, loading);
-const Schedules = later(async () => (await import("./pages/schedules.js")).Schedules, loading);
-const Server = later(async () => (await import("./pages/server.js")).Server, loading);
+const notLoaded = (retry) => html`<${Failure} error=${{ title: "The page was not loaded", detail: "The server does not answer." }} retry=${retry} />`;
+const Bulk = later(async () => (await import("./pages/bulk.js")).Bulk, loading, notLoaded);
+const Schedules = later(async () => (await import("./pages/schedules.js")).Schedules, loading, notLoaded);
+const Server = later(async () => (await import("./pages/server.js")).Server, loading, notLoaded);
 
 function pageOf(parts, hidesBodies) {
   const [first, second, third] = parts;

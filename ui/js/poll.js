@@ -45,7 +45,7 @@ export function usePoll(path, every, addressOf = (path) => path) {
     return () => loop.current.stop();
   }, [path, every]);
   useEffect(() => loop.current?.setLive(live), [live, path, every]);
-  const refresh = useCallback(() => loop.current?.run() ?? Promise.resolve(), []);
+  const refresh = useCallback(() => loop.current?.refresh() ?? Promise.resolve(), []);
   // The first rendering after a change of the path must not show the figures of the path before.
   const { data, at, error } = state.path === path ? state : { data: null, at: 0, error: null };
   return { data, at, error, stale: data && error ? "stale" : "", refresh };
@@ -101,7 +101,11 @@ function startLoop(path, every, setState, addressOf) {
   addEventListener("online", run);
   run();
   return {
-    run,
+    /** Reads what is there now: a call that is on its way may have been answered before. */
+    async refresh() {
+      await running;
+      await run();
+    },
     setLive(value) {
       const resumed = value && !live;
       live = value;

@@ -78,7 +78,7 @@ function usePreview(name, definition) {
 }
 
 /** Which field a fault is about, and what is wrong with it. */
-const faultsOf = (error) => (error.errors?.length > 0 ? error.errors.map(({ pointer, detail }) => `${pointer?.slice(1) ?? ""} ${detail}`) : [error.detail]);
+const faultsOf = (error) => (error.errors?.length > 0 ? error.errors.map(({ pointer, parameter, detail }) => `${pointer?.slice(1) ?? parameter ?? ""} ${detail}`) : [error.detail]);
 
 function Preview({ said, text }) {
   if (!said) return html`<p class="small preview" role="status">…</p>`;
@@ -108,7 +108,7 @@ export function Editor({ schedule: present, close, done }) {
   };
   return html`<${Question} title=${schedule ? `Change ${name}` : "New schedule"} label="Save" kind="primary" act=${act} close=${close}
       ready=${Boolean(name && said?.runs)}>
-    ${!schedule && field("name", "Name", { maxlength: 64 })}
+    ${!schedule && field("name", "Name", { maxlength: 200 })}
     <${Select} label="Runs" value=${values.rule} choose=${set("rule")} options=${{ cron: "By the clock, as a pattern of cron", every: "At an interval" }} />
     ${values.rule === "cron"
       ? html`${field("cron", "Pattern: minute, hour, day, month, day of the week")}${field("time_zone", "Zone", { list: zones })}

@@ -12,7 +12,7 @@ use crate::{
     request::{Request, segment},
 };
 
-/// Which jobs. What is left out does not choose.
+/// Which jobs. A field that is left out chooses nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct JobsFilter {
     /// `delayed`, `ready`, `reserved` or `dead`. If left out: delayed, and for a requeue dead.

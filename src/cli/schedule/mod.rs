@@ -197,6 +197,7 @@ async fn next(session: &Session, name: &str, count: u16) -> Result<Exit, Failure
     #[derive(Deserialize)]
     struct Next {
         next: Vec<Timestamp>,
+        #[serde(default)]
         clock_changes: Vec<ClockChange>,
     }
     let response = session.call(&Request::next_runs(name, count.into())).await?;

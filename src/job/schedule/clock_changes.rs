@@ -37,31 +37,35 @@ impl ClockEffect {
 }
 
 impl Recurrence {
-    /// The changes of the clocks that meet a time of the pattern after `after` and at or before `until`, each with the first time
-    /// that it meets. A pattern that follows the time that passes has none.
+    /// The changes of the clocks that meet a run after `after` and at or before `until`, each with the first such run. A pattern
+    /// that follows the time that passes has none.
     #[must_use]
     pub fn clock_changes(&self, after: Timestamp, until: Timestamp) -> Vec<ClockChange> {
         let Rule::Cron { pattern, zone } = self.rule() else { return Vec::new() };
         let moment = |at: Timestamp| Moment::from_millisecond(at.as_millis()).ok();
-        let Some((after, until)) = moment(after).zip(moment(until)).filter(|_| pattern.has_fixed_times())
-        else {
+        let Some((from, to)) = moment(after).zip(moment(until)).filter(|_| pattern.has_fixed_times()) else {
             return Vec::new();
         };
-        let changes = zone.rules.following(after).map(|change| change.timestamp());
-        let met =
-            changes.take_while(|change| *change <= until).filter_map(|at| met(pattern, &zone.rules, at));
-        met.filter(|change| self.is_open_at(change.at)).collect()
+        let is_meant = |change: &ClockChange| change.at > after && self.is_open_at(change.at);
+        let changes = zone.rules.following(from).map(|change| change.timestamp());
+        let within = changes.take_while(|change| *change <= to);
+        within.filter_map(|change| met(pattern, &zone.rules, change).find(is_meant)).collect()
     }
 }
 
-/// The first time of the pattern that a change of the clocks leaves out or repeats.
-fn met(pattern: &CronPattern, zone: &TimeZone, change: Moment) -> Option<ClockChange> {
-    let before = zone.to_offset(change.checked_sub(1.second()).ok()?);
+/// The times of the pattern that a change of the clocks leaves out or repeats.
+fn met(pattern: &CronPattern, zone: &TimeZone, change: Moment) -> impl Iterator<Item = ClockChange> {
+    let before = zone.to_offset(change.checked_sub(1.second()).unwrap_or(change));
     let (old, new) = (before.to_datetime(change), zone.to_offset(change).to_datetime(change));
-    let time = pattern.first_match(old.min(new)).filter(|time| *time < old.max(new))?;
-    let (at, effect) = match old < new {
-        true => (change, ClockEffect::Skipped),
-        false => (before.to_timestamp(time).ok()?, ClockEffect::Repeated),
-    };
-    Some(ClockChange { at: Timestamp::from_millis(at.as_millisecond()), time, effect })
+    let (end, is_gap) = (old.max(new), old < new);
+    let first = move |from: DateTime| pattern.first_match(from).filter(|time| *time < end);
+    let times =
+        std::iter::successors(first(old.min(new)), move |time| first(time.checked_add(1.second()).ok()?));
+    times.filter_map(move |time| {
+        let (at, effect) = match is_gap {
+            true => (change, ClockEffect::Skipped),
+            false => (before.to_timestamp(time).ok()?, ClockEffect::Repeated),
+        };
+        Some(ClockChange { at: Timestamp::from_millis(at.as_millisecond()), time, effect })
+    })
 }

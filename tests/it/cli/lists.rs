@@ -13,7 +13,7 @@ fn fill(cli: &Cli) {
         ("m:2", "mail", "0s"),
         ("m:3", "mail", "0s"),
     ] {
-        cli.succeed(&["add", topic, "1", "--id", id, "--delay", delay]);
+        cli.succeed(&["add", topic, "1", "--id", id, "--delay", delay, "--ttr", "1h"]);
     }
     assert_eq!(cli.server.call("POST", "/topics/mail/pop?worker=w1", "").status, 200);
     let popped: Value = serde_json::from_str(&cli.succeed(&["pop", "mail"])).expect("is a job");
@@ -88,7 +88,8 @@ fn all_jobs_that_match_are_counted_and_changed() {
     assert_eq!(text(&["bulk", "delete", "order", "--state", "delayed", "--yes"]), "2 deleted");
     assert_eq!(text(&["bulk", "delete", "order", "--state", "delayed", "--yes"]), "0 jobs match");
     let operations = text(&["bulk", "list"]);
-    let lines: Vec<_> = operations.lines().collect();
+    // A count that takes long is an operation, too.
+    let lines: Vec<_> = operations.lines().filter(|line| !line.contains("counted")).collect();
     assert!(lines.len() == 4 && matches("[..]  done  2 deleted  [..]", lines[0]), "{operations}");
     let absent = cli.run(&["bulk", "stop", "none"]);
     assert_eq!(absent.code, Some(3), "{absent:?}");

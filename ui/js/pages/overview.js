@@ -114,10 +114,10 @@ function TroubleRow({ view, gone, now, minute }) {
   </li>`;
 }
 
-/** Topics that wait for a worker, as one row. */
-const FoldedRow = ({ views, now, unfold }) => html`<li>
+/** Topics that wait for a worker, as one row above their own. */
+const FoldedRow = ({ views, now, isUnfolded, toggle }) => html`<li>
   <span class="mark alert bad" aria-hidden="true" />
-  <button type="button" class="link" aria-expanded="false" onClick=${unfold}>${count(views.length)} topics</button>
+  <button type="button" class="link" aria-expanded=${isUnfolded} onClick=${toggle}>${count(views.length)} topics</button>
   <span class="what"><${Cause} cause=${views[0].cause} /></span>
   <span class="small">overdue up to ${duration(Math.floor(Math.max(...views.map((view) => overdueSeconds(view, now)))))}</span>
   <span class="small">${count(views.reduce((sum, { counts }) => sum + counts.ready, 0))} ready</span>
@@ -126,6 +126,8 @@ const FoldedRow = ({ views, now, unfold }) => html`<li>
 function Trouble({ topics, isPart, poll, late, minuteOf }) {
   const now = useNow();
   const [isUnfolded, setUnfolded] = useState(false);
+  // The topics of the folded row, which stays as the rows do until they are sorted anew.
+  const folded = useRef(null);
   const dead = usePoll(isPart ? "topics?sort=dead" : null, 2_000);
   const [lates, deads] = [late, dead].map(({ data }) => data?.topics ?? []);
   // On Redis, only the list sorted by it has the oldest ready jobs.
@@ -135,7 +137,7 @@ function Trouble({ topics, isPart, poll, late, minuteOf }) {
   }]));
   const troubled = [...present.values()].filter((view) => troublesOf(view, now).length > 0);
   const { shown, changes, sort } = useStableOrder(troubled, (view) => view.topic, bySeverity(now), `${!late.data} ${!dead.data}`);
-  const sortAnew = () => Promise.all([poll.refresh(), late.refresh(), dead.refresh()]).then(sort);
+  const sortAnew = () => Promise.all([poll.refresh(), late.refresh(), dead.refresh()]).then(() => (folded.current = null, sort()));
   useKeys({ r: sortAnew });
   const unknown = [late, dead].find(({ data, error }) => error && !data);
   const stale = [poll, late, dead].find((one) => one.stale);
@@ -146,17 +148,23 @@ function Trouble({ topics, isPart, poll, late, minuteOf }) {
   }
   const rows = shown.map(({ key, row, gone }) => ({ key, gone, view: present.get(key) ?? row }));
   const waiting = rows.filter(({ gone, view }) => !gone && lacksWorker(view, now));
-  const folds = !isUnfolded && waiting.length >= FOLD_FROM;
-  const single = folds ? rows.filter((row) => !waiting.includes(row)) : rows;
+  if (late.data) folded.current ??= new Set(waiting.length >= FOLD_FROM ? waiting.map(({ key }) => key) : []);
+  const group = waiting.filter(({ key }) => folded.current?.has(key));
+  const hidden = new Set(isUnfolded ? [] : group);
+  const place = rows.indexOf(group[0]);
+  const ofRow = ({ key, view, gone }) => html`<${TroubleRow} key=${key} view=${view} gone=${gone} now=${now} minute=${minuteOf(key)} />`;
+  const [above, below] = [rows.slice(0, Math.max(place, 0)), rows.slice(Math.max(place, 0)).filter((row) => !hidden.has(row))];
+  const left = above.length + below.length - ROWS;
   return html`<section class="card" aria-labelledby="trouble">
     <div class="heading"><h2 id="trouble">In trouble</h2>
       <${Changes} changes=${changes} sort=${sortAnew} /></div>
-    <${Verdict} late=${troubled.filter((view) => isLate(view, now)).sort(bySeverity(now))} isPart=${isPart} />
+    ${late.data && html`<${Verdict} late=${troubled.filter((view) => isLate(view, now)).sort(bySeverity(now))} isPart=${isPart} />`}
     ${unknown && html`<p class="problem" role="alert">There may be more: ${unknown.error.detail}</p>`}
     <ul class="troubles ${stale ? "stale" : ""}">
-      ${folds && html`<${FoldedRow} key="*" views=${waiting.map(({ view }) => view)} now=${now} unfold=${() => setUnfolded(true)} />`}
-      ${single.slice(0, ROWS).map(({ key, view, gone }) => html`<${TroubleRow} key=${key} view=${view} gone=${gone} now=${now} minute=${minuteOf(key)} />`)}</ul>
-    ${single.length > ROWS && html`<p class="small">${isPart ? "At least " : ""}${count(single.length - ROWS)} more topics are in trouble.</p>`}
+      ${above.slice(0, ROWS).map(ofRow)}
+      ${group.length > 0 && html`<${FoldedRow} key="*" views=${group.map(({ view }) => view)} now=${now} isUnfolded=${isUnfolded} toggle=${() => setUnfolded(!isUnfolded)} />`}
+      ${below.slice(0, Math.max(ROWS - above.length, 0)).map(ofRow)}</ul>
+    ${left > 0 && html`<p class="small">${isPart ? "At least " : ""}${count(left)} more topics are in trouble.</p>`}
   </section>`;
 }
 
@@ -168,7 +176,7 @@ const COLUMNS = [
   ...STATES.map((state) => ({ name: state, label: state[0].toUpperCase() + state.slice(1), value: (view) => view.counts[state] })),
   { name: "In", value: (view, minuteOf) => minuteOf(view.topic)?.added ?? -1 },
   { name: "Out", value: (view, minuteOf) => minuteOf(view.topic)?.finished ?? -1 },
-  { name: "Late p99", value: (view, minuteOf) => minuteOf(view.topic)?.late_p99 ?? -1 },
+  { name: "Late p99", value: (view, minuteOf) => lateOf(minuteOf(view.topic)) ?? -1 },
   { name: "Next due", value: (view) => (view.next_due_at ? -Date.parse(view.next_due_at) : -Infinity) },
   { name: "Overdue" },
   { name: "Polls", value: (view) => view.polls },
@@ -177,10 +185,14 @@ const COLUMNS = [
 /** The highest value first. */
 const compareBy = ({ value = () => 0 }, minuteOf) => (a, b) => value(b, minuteOf) - value(a, minuteOf) || byName(a, b);
 
+/** How late 99 % of jobs were. It is not said if there were none, and if that is more than two hours. */
+const lateOf = (minute) => minute?.late_p99 ?? (minute?.delivered > 0 ? Infinity : undefined);
+const lateText = (minute) => (lateOf(minute) === Infinity ? "?" : minute.late_p99 === undefined ? "–" : duration(minute.late_p99));
+
 /** What happened in the minute to a topic's jobs, as cells. */
 const flowOf = (minute) => [
   ["in", minute && rate(minute.added), minute?.added], ["out", minute && rate(minute.finished), minute?.finished],
-  ["late p99", minute && (minute.late_p99 === undefined ? "–" : duration(minute.late_p99)), minute?.late_p99],
+  ["late p99", minute && lateText(minute), lateOf(minute)],
 ];
 
 const Row = ({ view, gone, minute }) => html`<tr role="row" data-row class=${gone ? "gone" : ""}>

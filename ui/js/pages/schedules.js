@@ -136,6 +136,7 @@ function Schedule({ name, hidesBodies }) {
       <section class="card ${next.stale}">
         <h2>Next runs</h2>
         ${schedule.state === "paused" && html`<p class="small">It is paused. Without that, it would run:</p>`}
+        ${!next.data && html`<${Unloaded} poll=${next} what="the next runs" />`}
         ${next.data && runs.length === 0 && html`<p class="small">It has no more runs.</p>`}
         <ol class="runs">${runs.map((at) => html`<li key=${at}><${When} at=${at} /></li>`)}</ol>
         <${ClockChanges} changes=${changes} />

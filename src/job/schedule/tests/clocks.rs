@@ -36,6 +36,16 @@ fn only_runs_between_start_and_end_count() {
     let nightly = cron("30 2 * * *", "Europe/Berlin");
     let until = RecurrenceFields { end: Some(moment("2027-04-01T00:00:00Z")), ..nightly.clone() };
     assert_eq!(changes(&until, "2027-01-01T00:00:00Z").len(), 1);
+    // Of two runs in the repeated hour, the first is over, or before the start.
+    let twice = cron("0,30 2 * * *", "Europe/Berlin");
+    let second = "repeated 2027-10-31T02:30:00 2027-10-31T00:30:00.000Z";
+    assert_eq!(changes(&twice, "2027-10-31T00:15:00Z")[0], second);
+    let begun = RecurrenceFields { start: Some(moment("2027-10-31T00:15:00Z")), ..twice };
+    assert_eq!(changes(&begun, "2027-10-01T00:00:00Z")[0], second);
+    assert!(
+        changes(&nightly, "2027-10-31T00:45:00Z")[0].starts_with("skipped 2028"),
+        "that of the autumn is over"
+    );
     let from = RecurrenceFields { start: Some(moment("2027-12-01T00:00:00Z")), ..nightly.clone() };
     assert_eq!(changes(&from, "2027-01-01T00:00:00Z").len(), 0);
     let later = changes(&nightly, "2027-03-28T01:00:00Z");
