@@ -14,8 +14,9 @@ use crate::{
 
 const NAME: &str = "lateness";
 
-/// What the first page of the dashboard reads, and how often.
-const READ: [&str; 3] = ["/stats", "/timeline?span=60m&step=1m&by=topic", "/topics?limit=1000"];
+/// What the first page of the dashboard reads most often, and how often.
+const READ: [&str; 4] =
+    ["/stats?by=minute", "/timeline?span=60m&step=1m&by=topic", "/topics?limit=1000", "/topics?sort=overdue"];
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Time for what a server does after a step.
