@@ -1,7 +1,7 @@
 //! A server whose responses are written by the test: one request per connection, in the order of arrival.
 
 use std::{
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
     net::{TcpListener, TcpStream},
     time::Duration,
 };
@@ -56,10 +56,11 @@ impl ScriptedServer {
         }
     }
 
-    /// The next complete request if one has arrived; otherwise pauses for a moment.
+    /// The next complete request if one has arrived; otherwise pauses for a moment. A client that gives up may close its
+    /// connection before its request is complete: that is none.
     pub fn next_or_pause(&self) -> Option<Request> {
         match self.listener.accept() {
-            Ok((stream, _)) => Some(Request::read(stream, self.now_us())),
+            Ok((stream, _)) => Request::read(stream, self.now_us()),
             Err(_) => {
                 std::thread::park_timeout(Duration::from_millis(2));
                 None
@@ -77,16 +78,25 @@ impl ScriptedServer {
     }
 }
 
+/// `None` if the connection was closed. Any other error ends the test.
+fn unless_closed<T>(read: std::io::Result<T>) -> Option<T> {
+    match read {
+        Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => None,
+        read => Some(read.expect("the request arrives")),
+    }
+}
+
 impl Request {
-    fn read(stream: TcpStream, received_us: i64) -> Self {
+    /// `None` if the connection ends before the request is complete.
+    fn read(stream: TcpStream, received_us: i64) -> Option<Self> {
         stream.set_nonblocking(false).expect("can be set");
         stream.set_read_timeout(Some(READ_TIMEOUT)).expect("can be set");
         let mut from = BufReader::new(stream.try_clone().expect("can be shared"));
         let mut lines = Vec::new();
         loop {
             let mut line = String::new();
-            from.read_line(&mut line).expect("a head of text");
-            match line.trim_end() {
+            unless_closed(from.read_line(&mut line))?;
+            match line.strip_suffix("\r\n")? {
                 "" => break,
                 line => lines.push(line.to_owned()),
             }
@@ -98,9 +108,9 @@ impl Request {
             name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().expect("a length"))
         });
         let mut body = vec![0; length.unwrap_or(0)];
-        from.read_exact(&mut body).expect("the whole body");
+        unless_closed(from.read_exact(&mut body))?;
         let body = String::from_utf8(body).expect("text");
-        Self { stream, line: line.expect("a request").to_owned(), headers: lines, body, received_us }
+        Some(Self { stream, line: line.expect("a request").to_owned(), headers: lines, body, received_us })
     }
 
     /// The value of a header.
@@ -147,7 +157,7 @@ impl Request {
         self.stream.set_read_timeout(Some(Duration::from_millis(50))).expect("can be set");
         // A reset also closes the connection.
         while let Err(error) = self.stream.read(&mut more) {
-            if error.kind() == std::io::ErrorKind::ConnectionReset {
+            if error.kind() == ErrorKind::ConnectionReset {
                 return;
             }
             time_limit.check(|| "the connection stays open".to_owned());
