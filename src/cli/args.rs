@@ -14,14 +14,15 @@ pub(super) use store::StoreCommand;
 use store::{AcceptArgs, StoreArgs};
 
 use super::{
+    activity::{CallbacksArgs, WorkersArgs},
     add::AddArgs,
     bench::BenchArgs,
     bulk::BulkCommand,
     dead::DeadCommand,
     help,
-    inspect::{CallbacksArgs, StatsArgs, WhoamiArgs},
+    inspect::{StatsArgs, WhoamiArgs},
     job_list::JobsArgs,
-    jobs::{BuryArgs, CancelArgs, FinishArgs, GetArgs, ReleaseArgs, RescheduleArgs, TouchArgs},
+    jobs::{BuryArgs, CancelArgs, FinishArgs, GetArgs, ReleaseArgs, RescheduleArgs, RevokeArgs, TouchArgs},
     pop::PopArgs,
     profile::ProfileCommand,
     schedule::ScheduleCommand,
@@ -98,6 +99,9 @@ pub(super) enum Command {
     /// Give a reserved job back, for another attempt
     #[command(after_help = help::CALLS)]
     Release(ReleaseArgs),
+    /// Take a job back from the worker that has it
+    #[command(after_help = help::CALLS)]
+    Revoke(RevokeArgs),
     /// Extend the reservation of a job
     #[command(after_help = help::CALLS)]
     Touch(TouchArgs),
@@ -131,9 +135,12 @@ pub(super) enum Command {
     /// Make, show, change or run recurring jobs
     #[command(subcommand)]
     Schedule(ScheduleCommand),
-    /// Show the hosts that are called for a topic, and what failed there
+    /// Show the hosts that are called for a topic, or for all, and what failed there
     #[command(after_help = help::CALLS)]
     Callbacks(CallbacksArgs),
+    /// Show which workers poll for jobs and hold them
+    #[command(after_help = help::CALLS)]
+    Workers(WorkersArgs),
     /// Show all jobs by state, and what happened to jobs lately
     #[command(after_help = help::CALLS)]
     Stats(StatsArgs),
@@ -314,6 +321,7 @@ impl Command {
             | Self::Pop(_)
             | Self::Finish(_)
             | Self::Release(_)
+            | Self::Revoke(_)
             | Self::Touch(_)
             | Self::Bury(_)
             | Self::Get(_)
@@ -322,6 +330,7 @@ impl Command {
             | Self::Jobs(_)
             | Self::Bulk(_)
             | Self::Callbacks(_)
+            | Self::Workers(_)
             | Self::Stats(_)
             | Self::Whoami(_)
             | Self::Dead(_)

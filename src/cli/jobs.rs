@@ -1,4 +1,4 @@
-//! The commands for single jobs: `finish`, `release`, `touch`, `bury`, `get`, `reschedule`, `cancel`.
+//! The commands for single jobs: `finish`, `release`, `revoke`, `touch`, `bury`, `get`, `reschedule`, `cancel`.
 
 use std::{io::IsTerminal, process::ExitCode, time::Duration};
 
@@ -39,6 +39,25 @@ pub(super) struct ReleaseArgs {
     #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
     at: Option<Timestamp>,
     /// Why; shown with the job
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Arguments of `linger revoke`.
+#[derive(Debug, Args)]
+pub(super) struct RevokeArgs {
+    /// Ids of the jobs
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// When they are due again, from now [default: at once]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "at")]
+    delay: Option<Duration>,
+    /// When they are due again, such as 2027-01-01T08:00:00+01:00
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    at: Option<Timestamp>,
+    /// Why; shown with the jobs
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
@@ -144,12 +163,30 @@ pub(super) fn release(arguments: &ReleaseArgs) -> ExitCode {
     change.run("release", async |session| {
         session.confirm_change(&format!("release {id}"))?;
         let release = ReleaseRequest { due, reason: reason.clone() };
-        let is_done = |job: &Job| {
-            let attempt = job.history.iter().rev().find(|entry| entry.kind == "attempt");
-            attempt.is_some_and(|attempt| attempt.ended.as_deref() == Some("released"))
-        };
-        change_job(session, id, &Request::release(id, receipt, &release), is_done).await
+        change_job(session, id, &Request::release(id, receipt, &release), last_attempt_was("released")).await
     })
+}
+
+/// Runs `linger revoke`.
+pub(super) fn revoke(arguments: &RevokeArgs) -> ExitCode {
+    let RevokeArgs { ids, delay, at, reason, change } = arguments;
+    let release = ReleaseRequest { due: delay.map(Due::Delay).or(at.map(Due::At)), reason: reason.clone() };
+    change.run("revoke", async |session| {
+        session.confirm_change(&format!("revoke {}", ids.join(", ")))?;
+        for_each(session, ids, async |id| {
+            let request = Request::revoke(id, &release);
+            change_job(session, id, &request, last_attempt_was("revoked")).await.map(drop)
+        })
+        .await
+    })
+}
+
+/// Whether the last attempt of a job ended like this.
+fn last_attempt_was(end: &str) -> impl FnOnce(&Job) -> bool {
+    move |job| {
+        let attempt = job.history.iter().rev().find(|entry| entry.kind == "attempt");
+        attempt.is_some_and(|attempt| attempt.ended.as_deref() == Some(end))
+    }
 }
 
 /// Runs `linger touch`.

@@ -11,6 +11,7 @@
 //! Text from Redis, a file or a stored job goes through `printable` before it is printed, so that none of it
 //! reaches a terminal as a control sequence.
 
+mod activity;
 mod add;
 mod args;
 mod bench;
@@ -127,6 +128,7 @@ fn dispatch(command: Command, settings: &Settings) -> ExitCode {
         Command::Pop(arguments) => pop::run(&arguments),
         Command::Finish(arguments) => jobs::finish(&arguments),
         Command::Release(arguments) => jobs::release(&arguments),
+        Command::Revoke(arguments) => jobs::revoke(&arguments),
         Command::Touch(arguments) => jobs::touch(&arguments),
         Command::Bury(arguments) => jobs::bury(&arguments),
         Command::Get(arguments) => jobs::get(&arguments),
@@ -138,7 +140,8 @@ fn dispatch(command: Command, settings: &Settings) -> ExitCode {
         Command::Topics(arguments) => topics::list(&arguments),
         Command::Topic(command) => topics::run(&command),
         Command::Schedule(command) => schedule::run(&command),
-        Command::Callbacks(arguments) => inspect::callbacks(&arguments),
+        Command::Callbacks(arguments) => activity::callbacks(&arguments),
+        Command::Workers(arguments) => activity::workers(&arguments),
         Command::Stats(arguments) => inspect::stats(&arguments),
         Command::Whoami(arguments) => inspect::whoami(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),

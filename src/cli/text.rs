@@ -146,6 +146,9 @@ impl Wording {
         let ended =
             |took| entry.ended.as_ref().map(|ended| format!("{} after {took}", ended.replace('_', " ")));
         parts.extend(entry.took.map(span).and_then(ended));
+        if let (Some(from), Some(to)) = (entry.from, entry.to) {
+            parts.push(format!("from {} to {}", self.moment(from), self.moment(to)));
+        }
         parts.extend(entry.by.as_deref().map(by));
         parts.extend(entry.reason.as_deref().map(escape_line).map(Cow::into_owned));
         parts.join("  ")
@@ -323,7 +326,8 @@ mod tests {
                 {"kind":"attempt","at":"2026-11-22T06:08:00.000Z","n":1,"took":0.08,"ended":"released","by":"w1",
                  "reason":"exit 1"},
                 {"kind":"attempt","at":"2026-11-22T06:08:30.000Z","n":2,"took":20,"ended":"timed_out"},
-                {"kind":"rescheduled","at":"2026-11-22T06:09:00.000Z"}]"#);
+                {"kind":"rescheduled","at":"2026-11-22T06:09:00.000Z","from":"2026-11-22T06:08:50.000Z",
+                 "to":"2026-11-22T06:09:00.000Z","by":"ann"}]"#);
         let text = wording().details(&job);
         let expected = [
             "pay:77:ok  ready  due 1m ago",
@@ -334,7 +338,7 @@ mod tests {
             "  attempts  1 of 16",
             "  history   06:08:00  attempt 1  released after 80ms  by w1  exit 1",
             "  history   06:08:30  attempt 2  timed out after 20s",
-            "  history   06:09:00  rescheduled",
+            "  history   06:09:00  rescheduled  from 06:08:50 to 06:09:00  by ann",
             "  body      {\"n\":  1}",
         ];
         assert_eq!(text.lines().collect::<Vec<_>>(), expected);

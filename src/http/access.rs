@@ -87,7 +87,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Authenticated {
 /// What tells who sent a request.
 pub(super) struct Sender {
     token: Option<Arc<str>>,
-    address: Option<IpAddr>,
+    /// The client's address.
+    pub address: Option<IpAddr>,
 }
 
 impl Sender {

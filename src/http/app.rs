@@ -3,7 +3,7 @@
 use std::{ops::Deref, sync::Arc};
 
 use super::edge::Edge;
-use crate::{config::UiSettings, push::Callbacks, queue::Queue};
+use crate::{config::UiSettings, queue::Queue};
 
 /// The API over one queue. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -14,8 +14,6 @@ pub struct App(Arc<AppState>);
 pub struct AppState {
     pub(super) queue: Arc<Queue>,
     pub(super) edge: Edge,
-    /// `None` if callbacks are disabled in this process.
-    pub(super) callbacks: Option<Callbacks>,
     pub(super) ui: UiSettings,
 }
 
@@ -31,13 +29,7 @@ impl App {
     /// An API over `queue`.
     #[must_use]
     pub fn new(queue: Arc<Queue>, edge: Edge) -> Self {
-        Self(Arc::new(AppState { queue, edge, callbacks: None, ui: UiSettings::default() }))
-    }
-
-    /// Shows the figures of `callbacks`.
-    #[must_use]
-    pub fn with_callbacks(self, callbacks: Callbacks) -> Self {
-        Self(Arc::new(AppState { callbacks: Some(callbacks), ..Arc::unwrap_or_clone(self.0) }))
+        Self(Arc::new(AppState { queue, edge, ui: UiSettings::default() }))
     }
 
     /// Serves the dashboard with `settings` in place of the defaults.

@@ -23,7 +23,9 @@ use super::{
         RouteKind, RouteSpec,
     },
     errors::Problem,
-    handlers::{batch, bulk, dead, jobs, lists, operations, pop, schedules, secrets, timeline, topics},
+    handlers::{
+        activity, batch, bulk, dead, jobs, lists, operations, pop, schedules, secrets, timeline, topics,
+    },
     native::{Native, too_many_connections},
     ui, unknown_path,
 };
@@ -33,7 +35,7 @@ use crate::{
 };
 
 /// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
-fn table() -> [Route; 54] {
+fn table() -> [Route; 57] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
         get("/jobs", Of(Read), lists::jobs).compressed().tagged(),
@@ -44,6 +46,7 @@ fn table() -> [Route; 54] {
         post("/jobs/{id}/release", Of(Work), jobs::release),
         post("/jobs/{id}/touch", Of(Work), jobs::touch),
         post("/jobs/{id}/bury", Of(Work), jobs::bury),
+        post("/jobs/{id}/revoke", Of(Admin), jobs::revoke),
         post("/jobs/{id}/requeue", Of(Admin), jobs::requeue),
         post("/batch/jobs", Of(Add), batch::add).with_large_body(),
         post("/batch/pop", Of(Work), pop::many).of_kind(RouteKind::Delivery),
@@ -70,7 +73,7 @@ fn table() -> [Route; 54] {
         get("/topics/{topic}", Of(Read), topics::get).compressed().tagged(),
         put("/topics/{topic}", Of(Admin), topics::put),
         delete("/topics/{topic}", Of(Admin), topics::purge),
-        get("/topics/{topic}/callbacks", Of(Read), topics::callbacks).tagged(),
+        get("/topics/{topic}/callbacks", Of(Read), activity::callbacks_of_topic).tagged(),
         get("/topics/{topic}/pop", Of(Work), pop::single).of_kind(RouteKind::Delivery),
         post("/topics/{topic}/pop", Of(Work), pop::single_by_post).of_kind(RouteKind::Delivery),
         post("/topics/{topic}/pause", Of(Admin), topics::pause),
@@ -82,6 +85,8 @@ fn table() -> [Route; 54] {
         delete("/topics/{topic}/dead", Of(Admin), dead::delete),
         get("/topics/{topic}/dead/reasons", Of(Read), lists::dead_reasons).compressed().tagged(),
         post("/topics/{topic}/dead/requeue", Of(Admin), dead::requeue),
+        get("/workers", Of(Read), activity::workers).compressed().tagged(),
+        get("/callbacks", Of(Read), activity::callbacks).compressed().tagged(),
         get("/whoami", Any, operations::whoami).of_kind(RouteKind::Page),
         get("/livez", Public, operations::live).of_kind(RouteKind::Probe),
         get("/readyz", Public, operations::ready).of_kind(RouteKind::Probe),

@@ -51,6 +51,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/main.js", include_bytes!("../../ui/js/main.js")),
     ("js/order.js", include_bytes!("../../ui/js/order.js")),
     ("js/pages/bulk.js", include_bytes!("../../ui/js/pages/bulk.js")),
+    ("js/pages/callbacks.js", include_bytes!("../../ui/js/pages/callbacks.js")),
     ("js/pages/dead.js", include_bytes!("../../ui/js/pages/dead.js")),
     ("js/pages/job.js", include_bytes!("../../ui/js/pages/job.js")),
     ("js/pages/jobs.js", include_bytes!("../../ui/js/pages/jobs.js")),
@@ -60,6 +61,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/pages/signin.js", include_bytes!("../../ui/js/pages/signin.js")),
     ("js/pages/testjob.js", include_bytes!("../../ui/js/pages/testjob.js")),
     ("js/pages/topic.js", include_bytes!("../../ui/js/pages/topic.js")),
+    ("js/pages/workers.js", include_bytes!("../../ui/js/pages/workers.js")),
     ("js/parts.js", include_bytes!("../../ui/js/parts.js")),
     ("js/poll.js", include_bytes!("../../ui/js/poll.js")),
     ("js/preferences.js", include_bytes!("../../ui/js/preferences.js")),
@@ -70,6 +72,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/shell.js", include_bytes!("../../ui/js/shell.js")),
     ("js/theme.js", include_bytes!("../../ui/js/theme.js")),
     ("js/timeline.js", include_bytes!("../../ui/js/timeline.js")),
+    ("js/topicchoice.js", include_bytes!("../../ui/js/topicchoice.js")),
     ("vendor/LICENSE-htm.txt", include_bytes!("../../ui/vendor/LICENSE-htm.txt")),
     ("vendor/LICENSE-preact.txt", include_bytes!("../../ui/vendor/LICENSE-preact.txt")),
     ("vendor/hooks.mjs", include_bytes!("../../ui/vendor/hooks.mjs")),
@@ -81,8 +84,15 @@ const FILES: &[(&str, &[u8])] = &[
 const SETTINGS: &str = "settings.json";
 
 /// The modules of pages that are loaded a little later than the first page, or when they are shown.
-const LOADED_LATER: [&str; 5] =
-    ["js/cron.js", "js/pages/bulk.js", "js/pages/schedules.js", "js/pages/server.js", "js/schedule.js"];
+const LOADED_LATER: [&str; 7] = [
+    "js/cron.js",
+    "js/pages/bulk.js",
+    "js/pages/callbacks.js",
+    "js/pages/schedules.js",
+    "js/pages/server.js",
+    "js/pages/workers.js",
+    "js/schedule.js",
+];
 
 /// Has browsers load all other modules at once, not each after the one that imports it. The addresses are relative to the page.
 static PRELOADS: LazyLock<HeaderValue> = LazyLock::new(|| {

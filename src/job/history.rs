@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! length of what follows, u16 · kind, u8 · moment in ms, 6 bytes · number of the attempt, u32
-//! · how long it took in ms, 6 bytes · length of the actor's name, u16 · that name · the reason
+//! · how long it took in ms, 6 bytes · length of the actor's name, u16 · that name
+//! · the reason of an attempt, or both due times of a reschedule in ms, 6 bytes each
 //! ```
 //!
 //! `store/redis/scripts/history.lua` writes the same: change both together. Entries of a kind that is unknown, written by a
@@ -20,6 +21,7 @@ use super::{Actor, Reason, Timestamp};
 const LENGTH_BYTES: usize = 2;
 /// The bytes of an entry behind its length and before the names.
 const FIXED_BYTES: usize = 19;
+const DUE_BYTES: usize = 6;
 
 /// The last entries of a job's history, encoded.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -52,10 +54,19 @@ pub enum HistoryEvent {
     },
     /// A dead letter was requeued. Its attempts start at 1 again.
     Requeued,
-    /// The due time was changed.
-    Rescheduled,
+    /// The due time was changed. Entries of earlier versions do not say how.
+    Rescheduled(Option<DueChange>),
     /// An add put another version in its place.
     Replaced,
+}
+
+/// The due time before and after a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueChange {
+    /// Before it.
+    pub from: Timestamp,
+    /// After it.
+    pub to: Timestamp,
 }
 
 /// How an attempt ended that did not finish the job.
@@ -67,6 +78,8 @@ pub enum AttemptEnd {
     TimedOut,
     /// The worker buried the job.
     Buried,
+    /// An administrator took the job back.
+    Revoked,
 }
 
 impl AttemptEnd {
@@ -77,7 +90,15 @@ impl AttemptEnd {
             Self::Released => "released",
             Self::TimedOut => "timed_out",
             Self::Buried => "buried",
+            Self::Revoked => "revoked",
         }
+    }
+
+    /// The end with this name in the API.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let all = [Self::Released, Self::TimedOut, Self::Buried, Self::Revoked];
+        all.into_iter().find(|end| end.as_str() == name)
     }
 }
 
@@ -133,22 +154,30 @@ fn split_entries(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
 }
 
 fn encode_entry(HistoryEntry { at, by, event }: &HistoryEntry) -> Vec<u8> {
-    let (kind, number, took, reason) = match event {
+    let mut due_times = [0; 2 * DUE_BYTES];
+    let (kind, number, took, details) = match event {
         HistoryEvent::Attempt { number, took, end, reason } => {
             let kind = match end {
                 AttemptEnd::Released => 1,
                 AttemptEnd::TimedOut => 2,
                 AttemptEnd::Buried => 3,
+                AttemptEnd::Revoked => 7,
             };
-            (kind, *number, *took, reason.as_ref().map_or("", Reason::as_str))
+            let reason = reason.as_ref().map_or("", Reason::as_str);
+            (kind, *number, *took, &reason.as_bytes()[..reason.floor_char_boundary(History::REASON_BYTES)])
         }
-        HistoryEvent::Requeued => (4, 0, Duration::ZERO, ""),
-        HistoryEvent::Rescheduled => (5, 0, Duration::ZERO, ""),
-        HistoryEvent::Replaced => (6, 0, Duration::ZERO, ""),
+        HistoryEvent::Requeued => (4, 0, Duration::ZERO, &[][..]),
+        HistoryEvent::Rescheduled(None) => (5, 0, Duration::ZERO, &[][..]),
+        HistoryEvent::Rescheduled(Some(DueChange { from, to })) => {
+            let (mut before, mut after) = due_times.split_at_mut(DUE_BYTES);
+            before.put_uint(from.as_millis().unsigned_abs(), DUE_BYTES);
+            after.put_uint(to.as_millis().unsigned_abs(), DUE_BYTES);
+            (5, 0, Duration::ZERO, &due_times[..])
+        }
+        HistoryEvent::Replaced => (6, 0, Duration::ZERO, &[][..]),
     };
     let by = by.as_ref().map_or("", Actor::as_str);
-    let reason = &reason[..reason.floor_char_boundary(History::REASON_BYTES)];
-    let length = FIXED_BYTES + by.len() + reason.len();
+    let length = FIXED_BYTES + by.len() + details.len();
     let mut bytes = Vec::with_capacity(LENGTH_BYTES + length);
     bytes.put_u16(u16::try_from(length).expect("an entry has at most 435 bytes"));
     bytes.put_u8(kind);
@@ -157,7 +186,7 @@ fn encode_entry(HistoryEntry { at, by, event }: &HistoryEntry) -> Vec<u8> {
     bytes.put_uint(u64::try_from(took.as_millis()).unwrap_or(u64::MAX).min((1 << 48) - 1), 6);
     bytes.put_u16(u16::try_from(by.len()).expect("a name has at most 256 bytes"));
     bytes.put_slice(by.as_bytes());
-    bytes.put_slice(reason.as_bytes());
+    bytes.put_slice(details);
     bytes
 }
 
@@ -168,11 +197,11 @@ fn decode_entry(bytes: &[u8]) -> Option<HistoryEntry> {
     let at = Timestamp::from_millis(i64::try_from(bytes.get_uint(6)).ok()?);
     let (number, took) = (bytes.get_u32(), Duration::from_millis(bytes.get_uint(6)));
     let by_length = bytes.get_u16();
-    let (by, reason) = bytes.split_at_checked(by_length.into())?;
+    let (by, details) = bytes.split_at_checked(by_length.into())?;
     let by = std::str::from_utf8(by).ok()?;
     let by = (!by.is_empty()).then(|| Actor::parse(by)).transpose().ok()?;
     let attempt = |end| {
-        let reason = std::str::from_utf8(reason).ok()?;
+        let reason = std::str::from_utf8(details).ok()?;
         let reason = (!reason.is_empty()).then(|| Reason::new(reason)).flatten();
         Some(HistoryEvent::Attempt { number, took, end, reason })
     };
@@ -181,11 +210,20 @@ fn decode_entry(bytes: &[u8]) -> Option<HistoryEntry> {
         2 => attempt(AttemptEnd::TimedOut)?,
         3 => attempt(AttemptEnd::Buried)?,
         4 => HistoryEvent::Requeued,
-        5 => HistoryEvent::Rescheduled,
+        5 => HistoryEvent::Rescheduled(decode_due_change(details)),
         6 => HistoryEvent::Replaced,
+        7 => attempt(AttemptEnd::Revoked)?,
         _ => return None,
     };
     Some(HistoryEntry { at, by, event })
+}
+
+fn decode_due_change(mut bytes: &[u8]) -> Option<DueChange> {
+    if bytes.len() != 2 * DUE_BYTES {
+        return None;
+    }
+    let mut due_time = || Some(Timestamp::from_millis(i64::try_from(bytes.get_uint(DUE_BYTES)).ok()?));
+    Some(DueChange { from: due_time()?, to: due_time()? })
 }
 
 #[cfg(test)]
@@ -207,6 +245,19 @@ mod tests {
         }
     }
 
+    fn ended(how: AttemptEnd) -> HistoryEntry {
+        let mut entry = attempt(3, Some("why"));
+        if let HistoryEvent::Attempt { end, .. } = &mut entry.event {
+            *end = how;
+        }
+        entry
+    }
+
+    fn rescheduled() -> HistoryEntry {
+        let (from, to) = (Timestamp::from_millis(1_792_000_000_123), Timestamp::from_millis(258));
+        entry_at(7, HistoryEvent::Rescheduled(Some(DueChange { from, to })))
+    }
+
     fn entry_at(moment: i64, event: HistoryEvent) -> HistoryEntry {
         HistoryEntry { at: Timestamp::from_millis(moment), by: None, event }
     }
@@ -222,9 +273,12 @@ mod tests {
         let entries = [
             attempt(1, Some("psp timeout")),
             entry_at(5, HistoryEvent::Requeued),
-            entry_at(6, HistoryEvent::Rescheduled),
+            entry_at(6, HistoryEvent::Rescheduled(None)),
+            rescheduled(),
             entry_at(7, HistoryEvent::Replaced),
             attempt(2, None),
+            ended(AttemptEnd::Revoked),
+            ended(AttemptEnd::TimedOut),
         ];
         assert_eq!(history(&entries).entries().collect::<Vec<_>>(), entries);
         let many: Vec<HistoryEntry> = (1..=25).map(|number| attempt(number, Some("r"))).collect();
@@ -236,6 +290,8 @@ mod tests {
     fn the_bytes_are_as_documented() {
         let bytes = history(&[attempt(1, Some("no"))]);
         assert_eq!(bytes.as_bytes(), b"\0\x16\x01\0\0\0\0\x03\xe8\0\0\0\x01\0\0\0\0\x01\x02\0\x01wno");
+        let due_times = b"\x01\xa1\x3b\x86\0\x7b\0\0\0\0\x01\x02";
+        assert_eq!(history(&[rescheduled()]).as_bytes()[21..], *due_times);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub use dedup::{DedupWindow, IdEnd, RememberedId};
 pub use duration::{DurationError, format_seconds, parse_duration};
 pub use expiry::{Expire, ExpiresAt, Expiry, ExpiryChange, OnExpiry};
 pub use filter::{TopicFilter, TopicPattern};
-pub use history::{AttemptEnd, History, HistoryEntry, HistoryEvent};
+pub use history::{AttemptEnd, DueChange, History, HistoryEntry, HistoryEvent};
 pub use model::{
     Delay, Due, DueKind, Job, JobState, MAX_ATTEMPTS_LIMIT, Reason, Reserved, State, Ttr, ValueError,
 };

@@ -13,7 +13,7 @@ pub enum Event {
     Finished,
     /// Finished after its reservation had timed out; it counts as finished, too.
     FinishedLate,
-    /// Released by a worker.
+    /// Released by a worker, or taken back from it.
     Released,
     /// Its reservation ended by its TTR.
     TimedOut,
@@ -45,7 +45,7 @@ impl Event {
             "linger_jobs_finished_late",
             "Jobs finished after their reservation had timed out, which are among those finished",
         ),
-        (Self::Released, "linger_jobs_released", "Jobs released by workers"),
+        (Self::Released, "linger_jobs_released", "Jobs released by workers, or taken back from them"),
         (Self::TimedOut, "linger_jobs_timed_out", "Reservations ended by their TTR"),
         (Self::Expired, "linger_jobs_expired", "Jobs that expired"),
         (Self::Buried, "linger_jobs_buried", "Jobs that became dead letters"),

@@ -20,10 +20,13 @@ use super::{
 use crate::{
     clock::Clock,
     config::CallbackSettings,
-    job::{Actor, Callback, Delay, Now, Origin, Outlet, Timestamp, Topic, Ttr},
+    job::{Actor, Callback, Delay, Now, Outlet, Topic, Ttr},
     messages::failure_log::FailureLog,
     metrics::QueueMetrics,
-    queue::{CalledTopic, Claim, Delivery, FailingHost, OutletListener, Queue, ReservedForCalls, Result},
+    queue::{
+        CalledEndpoint, CalledTopic, Claim, Delivery, FailingHost, OutletListener, Queue, ReservedForCalls,
+        Result,
+    },
 };
 
 /// How long an outlet waits after the store has failed.
@@ -71,6 +74,33 @@ impl OutletListener for CallbackState {
     fn topic_changed(&self, topic: &Topic) {
         self.ring().topic_changed(topic);
         self.changed.notify_one();
+    }
+
+    fn endpoints(&self) -> Vec<CalledEndpoint> {
+        let (now_us, ahead_ms) = (self.clock.now_micros(), self.clock.wall_ahead_ms());
+        let shown = |us: i64| Now::from_micros(us).shifted(ahead_ms);
+        // The ring is free again before anything is made of them.
+        let called = self.ring().called_endpoints(now_us);
+        let figures = called.into_iter().map(|(topic, figures)| {
+            let OutletFigures { endpoint, in_flight, window, resting_until_us, .. } = figures;
+            CalledEndpoint {
+                topic,
+                host: endpoint.origin.to_string(),
+                in_flight,
+                window,
+                resting_until: resting_until_us.map(|until_us| shown(until_us).rounded_up),
+                last_failure: endpoint
+                    .last_failure
+                    .map(|(at_us, reason)| (shown(at_us).rounded_down, reason)),
+            }
+        });
+        figures.collect()
+    }
+
+    fn publish_figures(&self) {
+        let (active, resting) = self.ring().counts(self.clock.now_micros());
+        self.metrics.callbacks.set_outlets(active, resting.values().sum());
+        self.metrics.set_resting_outlets(resting.iter().map(|(topic, count)| (topic.as_str(), *count)));
     }
 
     fn called_topics(&self) -> HashMap<Topic, CalledTopic> {
@@ -152,50 +182,6 @@ impl Callbacks {
             () = self.0.clock.sleep(grace) => self.0.cut.cancel(),
         }
         self.0.tasks.wait().await;
-    }
-}
-
-/// An endpoint as the API shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EndpointFigures {
-    /// Whom this process called.
-    pub origin: Origin,
-    /// Calls in progress.
-    pub in_flight: u32,
-    /// Most calls in progress at the moment.
-    pub window: u32,
-    /// No call begins before this moment.
-    pub resting_until: Option<Timestamp>,
-    /// When a call failed last, and the first word of the reason.
-    pub last_failure: Option<(Timestamp, String)>,
-}
-
-impl Callbacks {
-    /// The endpoints that this process has called for a topic.
-    #[must_use]
-    pub fn endpoints(&self, topic: &Topic) -> Vec<EndpointFigures> {
-        let (now_us, ahead_ms) = (self.0.clock.now_micros(), self.0.clock.wall_ahead_ms());
-        let shown = |us: i64| Now::from_micros(us).shifted(ahead_ms);
-        let known = self.0.ring().called_endpoints(topic, now_us).into_iter();
-        let figures = known.map(|OutletFigures { endpoint, in_flight, window, resting_until_us, .. }| {
-            EndpointFigures {
-                origin: endpoint.origin,
-                in_flight,
-                window,
-                resting_until: resting_until_us.map(|until_us| shown(until_us).rounded_up),
-                last_failure: endpoint
-                    .last_failure
-                    .map(|(at_us, reason)| (shown(at_us).rounded_down, reason)),
-            }
-        });
-        figures.collect()
-    }
-
-    /// Sets the metrics of outlets.
-    pub fn publish_figures(&self) {
-        let (active, resting) = self.0.ring().counts(self.0.clock.now_micros());
-        self.0.metrics.callbacks.set_outlets(active, resting.values().sum());
-        self.0.metrics.set_resting_outlets(resting.iter().map(|(topic, count)| (topic.as_str(), *count)));
     }
 }
 

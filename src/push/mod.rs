@@ -67,7 +67,7 @@ mod tls;
 mod window;
 
 pub use call::{Answer, Caller, Prepared, Request};
-pub use callbacks::{Callbacks, EndpointFigures};
+pub use callbacks::Callbacks;
 pub use failure::CallFailure;
 pub use resolve::{Resolver, SystemResolver};
 pub use tls::check_authorities;

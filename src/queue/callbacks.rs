@@ -1,5 +1,6 @@
 //! Checks callbacks against the settings of the server, and manages the secrets that sign calls. Makes no calls.
 
+pub(super) mod called_endpoint;
 pub(super) mod outlet_listener;
 pub(super) mod outlets;
 

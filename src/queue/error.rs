@@ -54,7 +54,7 @@ pub enum Error {
         retaken: bool,
     },
     /// No receipt was sent and the job is not reserved.
-    #[error("the job is not reserved; pop it first, or delete it")]
+    #[error("the job is not reserved: no worker has it")]
     NotReserved,
     /// The job's topic requires receipts and none was sent.
     #[error("the receipt that came with the reservation is required here")]

@@ -1,4 +1,5 @@
-//! What the holder of a reservation asks for besides a finish: release, touch and bury, single and in batches.
+//! What the holder of a reservation asks for besides a finish: release, touch and bury, single and in batches; and what an
+//! administrator does to a holder: revoke.
 
 use super::{
     error::{Error, Result},
@@ -6,7 +7,7 @@ use super::{
     service::Queue,
 };
 use crate::{
-    job::{Job, JobId, Reason, Receipt, State, TopicFilter, Ttr},
+    job::{Actor, Due, Job, JobId, Reason, Receipt, State, TopicFilter, Ttr},
     metrics::Event,
     store::{Refusal, Release, Step, StepAction, Steps},
 };
@@ -94,6 +95,32 @@ impl Queue {
         self.hold(scope, steps.collect()).await
     }
 
+    /// Takes a reserved job back from whichever worker holds it: like a release, at once if no due time is given. The reason
+    /// names who did it if none is given.
+    ///
+    /// # Errors
+    /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::NotReserved`], or the store's.
+    pub async fn revoke(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        asked: Release,
+        by: Option<&Actor>,
+    ) -> Result<Job> {
+        let who = || Reason::new(&by.map_or("revoked".to_owned(), |by| format!("revoked by {by}")));
+        let release = Release { due: asked.due.or(Some(Due::default())), reason: asked.reason.or_else(who) };
+        match self.store.revoke(scope, id, release).await? {
+            Ok(job) => {
+                self.count_release(&job);
+                Ok(job)
+            }
+            // The reservation was of an older version. It has ended, and the job waits.
+            Err(Refusal::Replaced) => self.get(scope, id).await,
+            Err(Refusal::Gone) => Err(gone(self.ended.find(scope, id))),
+            Err(refusal) => Err(refusal.into()),
+        }
+    }
+
     async fn hold(&self, scope: &TopicFilter, asked: Vec<(JobId, StepAction)>) -> Result<Vec<Result<Job>>> {
         self.check_batch(asked.len())?;
         if asked.is_empty() {
@@ -121,14 +148,19 @@ impl Queue {
     }
 
     fn count_hold(&self, step: &Step, job: &Job) {
-        let topic = job.topic.as_str();
-        self.metrics.worker_sign(topic);
+        self.metrics.worker_sign(job.topic.as_str());
         if matches!(step.action, StepAction::Release(..)) {
-            self.metrics.count(Event::Released, topic, 1);
+            self.count_release(job);
+        } else if job.state() == State::Dead {
+            self.metrics.count(Event::Buried, job.topic.as_str(), 1);
         }
-        // A release may use up the attempts.
+    }
+
+    fn count_release(&self, job: &Job) {
+        self.metrics.count(Event::Released, job.topic.as_str(), 1);
+        // It may have used up the attempts.
         if job.state() == State::Dead {
-            self.metrics.count(Event::Buried, topic, 1);
+            self.metrics.count(Event::Buried, job.topic.as_str(), 1);
         }
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! jobs, topics, pop/, callbacks/, bulk/, views/   the operations: steps of jobs, settings, deliveries, calls, many jobs, figures
+//! activity                                        who works: pollers and holders, endpoints that are called
 //! receiptless                                     what protocols without receipts need
 //! schedules/                                      recurring jobs: changes by clients, and the runs
 //! service                                         the queue itself: its parts, background tasks and shutdown
@@ -68,6 +69,7 @@
 //! same topic share one. It ends with its slice at the shutdown. It does not note the ids that it deletes: they may
 //! be millions, and the store does not return them.
 
+mod activity;
 mod bulk;
 mod callbacks;
 mod ended;
@@ -85,12 +87,15 @@ mod timer;
 mod topics;
 mod views;
 
+pub use activity::{Rows, WorkerView};
 pub use bulk::{
     BulkAction, BulkRequest, OperationState, OperationView, Progress,
     dead_letters::{DeadCursor, DeadPage},
     oldest::ChangedOldest,
 };
-pub use callbacks::{AddedSecret, outlet_listener::OutletListener, outlets::ReservedForCalls};
+pub use callbacks::{
+    AddedSecret, called_endpoint::CalledEndpoint, outlet_listener::OutletListener, outlets::ReservedForCalls,
+};
 pub use ended::{EndKind, Ended};
 pub use error::{Error, HiddenHeaders, Result};
 pub use jobs::AddOutcome;

@@ -2,9 +2,10 @@
 
 pub(super) mod delivery;
 pub(super) mod pauses;
+pub(super) mod pollers;
 pub(super) mod waiters;
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, net::IpAddr, time::Duration};
 
 use self::{delivery::Delivery, waiters::PopRequest};
 use super::{
@@ -32,6 +33,8 @@ pub struct Pop {
     pub ttr: Option<Ttr>,
     /// Who reserves the jobs.
     pub by: Option<Actor>,
+    /// Where the poll comes from.
+    pub address: Option<IpAddr>,
 }
 
 impl Pop {
@@ -77,6 +80,7 @@ impl Queue {
         }
         self.check_pop(&pop.topics)?;
         let _counted = CountedPoll::begin(&pop.topics, &self.metrics.polls, &*self.clock);
+        let _shown = self.pollers.began(&pop.topics, pop.by.as_ref(), pop.address);
         let delivery = self.pop_within_max_delivery(&mut pop).await?;
         if delivery.has_ended() {
             tracing::warn!(

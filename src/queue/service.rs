@@ -18,11 +18,11 @@ use super::{
     error::Result,
     health::StoreHealth,
     limits::Limits,
-    pop::{delivery::ReturnContext, pauses::Pauses, waiters::Waiters},
+    pop::{delivery::ReturnContext, pauses::Pauses, pollers::Pollers, waiters::Waiters},
     timer::Timer,
     views::{
-        Timelines, processes::Processes, read_permits::ReadPermits, scrape::StoreScrape,
-        sorted_topics::SortedTopics,
+        Timelines, process_activity::OwnActivity, processes::Processes, read_permits::ReadPermits,
+        scrape::StoreScrape, sorted_topics::SortedTopics,
     },
 };
 use crate::{
@@ -42,7 +42,7 @@ pub struct Queue {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) limits: Limits,
     pub(super) metrics: QueueMetrics,
-    pub(super) outlet_listener: OnceLock<Arc<dyn OutletListener>>,
+    pub(super) outlet_listener: Arc<OnceLock<Arc<dyn OutletListener>>>,
     pub(super) tracer: Arc<OnceLock<Tracer>>,
     health: StoreHealth,
     timer: Timer,
@@ -56,6 +56,7 @@ pub struct Queue {
     pub(super) ended: Arc<EndedJobs>,
     pub(super) processes: Arc<Processes>,
     pub(super) pauses: Arc<Pauses>,
+    pub(super) pollers: Arc<Pollers>,
     /// Wakes the runner of schedules when this process has changed one.
     pub(super) schedule_changed: Notify,
     pub(super) unreadable_schedules: FailureLog,
@@ -138,10 +139,11 @@ impl Queue {
             tracer: tracer.clone(),
         });
         let read_permits = Arc::new(ReadPermits::of_looks(clock.clone(), limits.max_looks));
-        let sorted_topics = SortedTopics::new(store.clone(), clock.clone(), read_permits.clone());
-        let sorted_topics = Arc::new(sorted_topics);
+        let sorted_topics = Arc::new(SortedTopics::new(store.clone(), clock.clone(), read_permits.clone()));
         let ended = Arc::<EndedJobs>::default();
         let pauses = Pauses::new(store.clone(), clock.clone(), tasks.clone());
+        let (pollers, outlet_listener) = (Pollers::new(clock.clone()), Arc::<OnceLock<_>>::default());
+        let activity = OwnActivity { pollers: pollers.clone(), outlet_listener: outlet_listener.clone() };
         let queue = Arc::new(Self {
             waiters: Waiters::new(return_context, pauses.clone(), limits.max_waiting),
             pauses,
@@ -163,10 +165,11 @@ impl Queue {
                 tasks.clone(),
             ),
             purges: Purges::new(store.clone(), metrics.clone(), tasks.clone()),
-            processes: Processes::new(store.clone(), clock.clone(), metrics.clone(), tasks.clone()),
+            processes: Processes::new(store.clone(), clock.clone(), metrics.clone(), tasks.clone(), activity),
             read_permits,
             scan_permits: ReadPermits::of_scans(clock.clone()),
-            outlet_listener: OnceLock::new(),
+            outlet_listener,
+            pollers,
             tracer,
             ended,
             schedule_changed: Notify::new(),
@@ -232,6 +235,9 @@ impl Queue {
     pub async fn refresh_metrics(&self) -> Result<()> {
         let parked = self.waiters.parked_by_topic();
         self.metrics.set_parked_polls(parked.iter().map(|(topic, polls)| (topic.as_str(), *polls)));
+        if let Some(listener) = self.outlet_listener.get() {
+            listener.publish_figures();
+        }
         self.scrape.refresh(&self.health).await
     }
 

@@ -8,8 +8,9 @@ use super::{
     views::{
         StatsView, TimelineOf, TimelineView,
         cause::{CalledTopic, Cause, Known, cause},
-        processes::{EventsOfAll, WorkersOfAll},
+        processes::EventsOfAll,
         sorted_topics::TopicSort,
+        workers_of_all::WorkersOfAll,
     },
 };
 use crate::{

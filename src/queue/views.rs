@@ -1,15 +1,18 @@
 //! Timelines and figures of the whole queue. Few callers read at the same time, so that workers are not delayed.
 //! Concurrent callers share one read, and its result is cached for a short time. Without viewers nothing is read.
 
+mod activity_notice;
 pub(super) mod cause;
 pub(super) mod lists;
 pub(super) mod oldest_ready;
+pub(super) mod process_activity;
 pub(super) mod process_notice;
 pub(super) mod processes;
 pub(super) mod read_permits;
 pub(super) mod scrape;
 pub(super) mod shared_reading;
 pub(super) mod sorted_topics;
+pub(super) mod workers_of_all;
 
 use std::{
     collections::HashMap,

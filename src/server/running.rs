@@ -103,10 +103,7 @@ impl Running {
         let edge = Edge::new(clock, metrics, config.server.http.clone())
             .with_auth(reload.authenticator.clone())
             .with_pause_detector(PauseDetector::start()?);
-        let mut app = App::new(queue.clone(), edge.clone()).with_ui(config.ui.clone());
-        if let Some(callbacks) = &callbacks {
-            app = app.with_callbacks(callbacks.clone());
-        }
+        let app = App::new(queue.clone(), edge.clone()).with_ui(config.ui.clone());
         let hangups = Reload::signals()?;
         let tasks = BackgroundTasks::default();
         let timer_queue = queue.clone();

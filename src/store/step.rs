@@ -38,6 +38,8 @@ pub enum StepAction {
     /// Ends a reservation: the job waits again until `due`, or for its schedule's step when that is `None`. It becomes a dead
     /// letter instead when its attempts are used up.
     Release(Receipt, Release),
+    /// Ends the reservation of whichever worker holds the job, as a release does.
+    Revoke(Release),
     /// Extends a reservation to now plus the TTR, or plus the TTR of the job when `None`.
     Touch(Receipt, Option<Ttr>),
     /// Makes a reserved job a dead letter.
@@ -77,6 +79,7 @@ impl StepAction {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Release(..) => "release",
+            Self::Revoke(_) => "revoke",
             Self::Touch(..) => "touch",
             Self::Bury(..) => "bury",
             Self::Cancel(_) => "cancel",
@@ -155,6 +158,14 @@ pub trait Steps {
         scope: &TopicFilter,
         id: &JobId,
         receipt: &Receipt,
+        release: Release,
+    ) -> impl Future<Output = Result<Outcome<Job>>> + Send;
+
+    /// Makes a [`StepAction::Revoke`].
+    fn revoke(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
         release: Release,
     ) -> impl Future<Output = Result<Outcome<Job>>> + Send;
 
@@ -237,6 +248,10 @@ impl<S: Store + ?Sized> Steps for S {
         release: Release,
     ) -> Result<Outcome<Job>> {
         apply_one(self, scope, id, StepAction::Release(receipt.clone(), release), None).await
+    }
+
+    async fn revoke(&self, scope: &TopicFilter, id: &JobId, release: Release) -> Result<Outcome<Job>> {
+        apply_one(self, scope, id, StepAction::Revoke(release), None).await
     }
 
     async fn touch(

@@ -274,6 +274,11 @@ impl<'a> Sequence<'a> {
         let (id, receipt) = self.receipt();
         self.touched.push(id.clone());
         let release = Release { due: self.sometimes(Self::due), reason: self.reason() };
+        if self.random.random_bool(0.2) {
+            self.log_step(("revoke", &scope, &id, &release));
+            let engine = self.fixture.store.revoke(&scope, &id, release.clone()).await;
+            return self.assert_equal(&engine, &self.model.revoke(&scope, &id, release).await, "revoke");
+        }
         self.log_step(("release", &scope, &id, &release));
         let engine =
             self.fixture.store.release(&scope, &id, &receipt, release.clone()).await.expect("answers");

@@ -13,10 +13,10 @@ import { preferences } from "./preferences.js";
 /** Above this many jobs a change has to be confirmed by their number. */
 const MANY = 100;
 
-export const NAMES = { delete: "Delete", reschedule: "Reschedule", requeue: "Replay" };
+export const NAMES = { delete: "Delete", reschedule: "Reschedule", requeue: "Replay", revoke: "Take back" };
 
 /** What was done, for the announcement of single calls. */
-const DONE = { delete: "Deleted", reschedule: "Rescheduled", requeue: "Replayed" };
+const DONE = { delete: "Deleted", reschedule: "Rescheduled", requeue: "Replayed", revoke: "Took back" };
 
 const post = (body) => change("POST", "bulk", body);
 
@@ -58,6 +58,13 @@ async function deleteListed({ id, state, dead_at }) {
   return change("DELETE", path("jobs", id));
 }
 
+/** What is said of a change before it is made. */
+const SAID = {
+  delete: () => " This cannot be undone.",
+  requeue: ({ spread }) => ` They become ready ${spread ? "over this time" : "at once"}, and their attempts start again.`,
+  revoke: () => " Another worker gets what is taken back at once. A worker that still lives is not told, and may do the work, too.",
+};
+
 /** `changed` are the ids of those that an earlier try changed. */
 async function changeEach(action, jobs, due, changed) {
   let failed = null;
@@ -65,6 +72,7 @@ async function changeEach(action, jobs, due, changed) {
     delete: deleteListed,
     reschedule: ({ id }) => change("PATCH", path("jobs", id), due),
     requeue: ({ id }) => change("POST", path("jobs", id, "requeue")),
+    revoke: ({ id }) => change("POST", path("jobs", id, "revoke")),
   };
   const what = () => `${DONE[action]} ${count(changed.size)} of ${counted(jobs.length, "job")}`;
   for (const job of jobs.filter(({ id }) => !changed.has(id))) {
@@ -111,7 +119,7 @@ export function ChangeJobs({ action, filter, jobs, listed, close, done }) {
       type=${matched > 0 && !single && (action === "delete" || matched > MANY || differs) ? String(matched) : undefined}>
     <p><${Text} text=${jobs ? counted(matched, "job") : `All ${inWords(filter, serverNow(), zone)}`} />${
       found && !jobs && html`: <strong>${counted(matched, "job")}</strong>`}.
-      ${action === "delete" ? " This cannot be undone." : action === "requeue" && ` They become ready ${due.spread ? "over this time" : "at once"}, and their attempts start again.`}</p>
+      ${SAID[action]?.(due)}</p>
     ${differs && html`<p class="problem" role="alert">This reason was listed with ${counted(listed, "job")}.
       ${matched > listed && " Other reasons may begin in the same way."}</p>`}
     ${error ? html`<${Failure} error=${error} />` : !found && html`<p role="status">Counting …</p>`}

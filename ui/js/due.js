@@ -41,7 +41,7 @@ export function useDue(action, many) {
   const spreads = many && kind !== "shift";
   const spread = spreads && values.spread.trim() ? { spread: values.spread.trim() } : {};
   const spreadField = spreads && field("spread", "Spread over", { class: "short", placeholder: "no time" });
-  if (action === "delete") return { due: {}, fields: null };
+  if (action === "delete" || action === "revoke") return { due: {}, fields: null };
   if (action === "requeue") return { due: spread, fields: spreadField };
   const fields = html`<${Choice} name="kind" legend="New due time" choices=${KINDS.slice(0, many ? 3 : 2)} chosen=${kind} choose=${setKind} />
     ${kind === "at" ? field("at", "At", { type: "datetime-local", step: 1 }) : field(kind, kind === "delay" ? "In" : "By", { class: "short" })}

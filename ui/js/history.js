@@ -1,21 +1,25 @@
 // What happened to a job, the newest first; it ends with the moment at which the job was added.
 import { html } from "./lib.js";
 import { duration } from "./format.js";
-import { Text, When } from "./parts.js";
+import { Text, Time, When } from "./parts.js";
 
-const By = ({ name }) => name && html` by <bdi class="mono"><${Text} text=${name} /></bdi>`;
+const ENDS = { timed_out: "timed out", revoked: "was taken back" };
 
-const attempt = ({ n, ended, took }) =>
-  `Attempt ${n} ${ended === "timed_out" ? `timed out after ${duration(took)}` : `was ${ended} after ${duration(took)}`}`;
+function titleOf({ kind, n, ended, took, from, to }) {
+  if (kind === "attempt") return `Attempt ${n} ${ENDS[ended] ?? `was ${ended}`} after ${duration(took)}`;
+  return html`It was ${kind}${from && html` from <${Time} at=${from} /> to <${Time} at=${to} />`}`;
+}
+
+const By = ({ name, from }) => name && html` ${from ? "from" : "by"} <bdi class="mono"><${Text} text=${name} /></bdi>`;
 
 const Entry = ({ entry, title }) => html`<li class="job">
-  <div>${title}<${By} name=${entry.by} />
+  <div>${title}<${By} name=${entry.by} from=${entry.ended === "revoked"} />
     ${entry.reason && html`<p class="reason"><${Text} text=${entry.reason} /></p>`}</div>
   <span class="small"><${When} at=${entry.at} /></span>
 </li>`;
 
 export function History({ job }) {
-  const entries = (job.history ?? []).map((entry) => [entry, entry.kind === "attempt" ? attempt(entry) : `It was ${entry.kind}`]);
+  const entries = (job.history ?? []).map((entry) => [entry, titleOf(entry)]);
   entries.unshift([{ at: job.created_at }, "It was added"]);
   if (job.reserved_at) entries.push([{ at: job.reserved_at, by: job.reserved_by }, `Attempt ${job.attempts} began`]);
   return html`<h2>History</h2>

@@ -100,8 +100,8 @@ export function JobList({ filter, ask }) {
   };
   const done = () => (setChosen(new Set()), sortAnew());
   const picked = present.filter(({ key }) => chosen.has(key)).map(({ row }) => row.job);
-  const buttons = (jobs, scope) => [["requeue", "Replay", ["dead"]], ["reschedule", "Reschedule", ["delayed", "ready"]], ["delete", "Delete", Object.keys(MOMENTS)]]
-    .filter(([action, , states]) => states.includes(filter.state) && may(action === "requeue" ? "admin" : scope))
+  const buttons = (jobs, scope) => [["requeue", "Replay", ["dead"]], ["revoke", "Take back", jobs ? ["reserved"] : []], ["reschedule", "Reschedule", ["delayed", "ready"]], ["delete", "Delete", Object.keys(MOMENTS)]]
+    .filter(([action, , states]) => states.includes(filter.state) && may(["requeue", "revoke"].includes(action) ? "admin" : scope))
     .map(([action, name]) => html`<button key=${action} class=${action === "delete" ? "danger quiet" : ""}
       onClick=${() => ask({ action, filter, jobs, done })}>${name}${jobs ? "" : " all that match"} …</button>`);
   return html`<${AsOf} poll=${poll} />

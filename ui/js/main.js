@@ -15,8 +15,10 @@ import { Shell } from "./shell.js";
 const loading = html`<${Loading} what="the page" />`;
 const notLoaded = (retry) => html`<${Failure} error=${{ title: "The page was not loaded", detail: "The server does not answer." }} retry=${retry} />`;
 const Bulk = later(async () => (await import("./pages/bulk.js")).Bulk, loading, notLoaded);
+const Callbacks = later(async () => (await import("./pages/callbacks.js")).Callbacks, loading, notLoaded);
 const Schedules = later(async () => (await import("./pages/schedules.js")).Schedules, loading, notLoaded);
 const Server = later(async () => (await import("./pages/server.js")).Server, loading, notLoaded);
+const Workers = later(async () => (await import("./pages/workers.js")).Workers, loading, notLoaded);
 
 function pageOf(parts, hidesBodies) {
   const [first, second, third] = parts;
@@ -33,6 +35,8 @@ function pageOf(parts, hidesBodies) {
   if (first === "schedules" && parts.length <= 2) {
     return [second ?? "Schedules", html`<${Schedules} key=${second} name=${second} hidesBodies=${hidesBodies} />`];
   }
+  if (first === "callbacks" && parts.length === 1) return ["Callbacks", html`<${Callbacks} />`];
+  if (first === "workers" && parts.length === 1) return ["Workers", html`<${Workers} />`];
   if (first === "server" && parts.length === 1) return ["Server", html`<${Server} />`];
   return ["No such page", html`<h1 tabindex="-1">No such page</h1><p>See the <a href=${href()}>overview</a>.</p>`];
 }

@@ -81,6 +81,12 @@ impl Request {
         Self::hold("bury", id, receipt, Reason { reason })
     }
 
+    /// Takes a reserved job back from its worker.
+    #[must_use]
+    pub fn revoke(id: &str, release: &ReleaseRequest) -> Self {
+        Self::post("revoke", format!("/jobs/{}/revoke", segment(id))).json(release)
+    }
+
     /// Requeues a dead letter.
     #[must_use]
     pub fn requeue(id: &str, requeue: impl Into<Requeue>) -> Self {
@@ -151,6 +157,12 @@ impl Client {
     /// Makes a reserved job a dead letter. A repeat may be refused with 409 for what the first attempt did.
     pub async fn bury(&self, id: &str, receipt: &str, reason: Option<&str>) -> Result<Job, Error> {
         self.send(&Request::bury(id, receipt, reason)).await?.read()
+    }
+
+    /// Takes a reserved job back from whichever worker holds it, at once unless `due` says otherwise. A repeat may be refused with
+    /// 409 for what the first attempt did.
+    pub async fn revoke(&self, id: &str, release: &ReleaseRequest) -> Result<Job, Error> {
+        self.send(&Request::revoke(id, release)).await?.read()
     }
 
     /// Requeues a dead letter, ready now unless `due` says otherwise. A repeat may be refused with 409 for what the first

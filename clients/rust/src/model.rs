@@ -98,10 +98,14 @@ pub struct HistoryEntry {
     /// How long the attempt lasted.
     #[serde(default, deserialize_with = "some_seconds")]
     pub took: Option<Duration>,
-    /// How the attempt ended: `released`, `timed_out` or `buried`; later servers may have more.
+    /// How the attempt ended: `released`, `timed_out`, `buried` or `revoked`; later servers may have more.
     pub ended: Option<String>,
-    /// Why, in the worker's words.
+    /// Why, in the words of the worker, or of who took the job back.
     pub reason: Option<String>,
+    /// The due time before a reschedule.
+    pub from: Option<Timestamp>,
+    /// The due time after a reschedule.
+    pub to: Option<Timestamp>,
 }
 
 /// The answer to an add.

@@ -142,6 +142,19 @@ impl Request {
         Self::post("stop bulk", format!("/bulk/{}/stop", segment(id))).wait(STOP_WAIT)
     }
 
+    /// Reads the state of the callbacks of all topics.
+    #[must_use]
+    pub fn all_callbacks() -> Self {
+        Self::get("callbacks", "/callbacks".to_owned())
+    }
+
+    /// Reads which workers poll for jobs of a topic, or of all, and hold them.
+    #[must_use]
+    pub fn workers(topic: Option<&str>) -> Self {
+        let query = topic.map_or(String::new(), |topic| format!("?topic={}", segment(topic)));
+        Self::get("workers", format!("/workers{query}"))
+    }
+
     /// Reads the state of the callbacks of a topic.
     #[must_use]
     pub fn callbacks(topic: &str) -> Self {

@@ -1,4 +1,4 @@
-//! Operations on one job: add, get, patch, delete, requeue, and the steps of its holder.
+//! Operations on one job: add, get, patch, delete, requeue, revoke, and the steps of its holder.
 
 use axum::extract::State;
 
@@ -99,6 +99,18 @@ pub async fn release(
     let (receipt, release) =
         body.parse(&app, |body, limits| requests::release(body, in_query, limits)).await?;
     Ok(responses::job(&app.queue.release(&caller.topics, &id, &receipt, release).await?))
+}
+
+pub async fn revoke(
+    State(app): State<App>,
+    Authenticated(caller): Authenticated,
+    RequestActor(by): RequestActor,
+    JobPath(id): JobPath,
+    _: NoQuery,
+    body: OptionalJsonBody,
+) -> HandlerResult {
+    let release = body.parse(&app, requests::revoke).await?;
+    Ok(responses::job(&app.queue.revoke(&caller.topics, &id, release, by.as_ref()).await?))
 }
 
 pub async fn touch(

@@ -2,6 +2,7 @@
 //!
 //! Knows neither the routes nor the scopes of its operations.
 
+pub mod activity;
 pub mod batch;
 pub mod bulk;
 pub mod dead;

@@ -84,9 +84,6 @@ pub async fn metrics(State(app): State<App>, headers: HeaderMap) -> Response {
         // The page still shows all other metrics, and `linger_store_up` shows that the store is unavailable.
         tracing::debug!(%error, "the metrics lack the counts of jobs");
     }
-    if let Some(callbacks) = &app.callbacks {
-        callbacks.publish_figures();
-    }
     let store = app.queue.info();
     app.edge.metrics.describe_store(store.engine, &store.version, &store.durability);
     let (media_type, page) = if accept::prefers_open_metrics(&headers) {

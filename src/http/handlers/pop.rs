@@ -7,7 +7,7 @@ use axum::{extract::State, response::Response};
 use super::HandlerResult;
 use crate::{
     http::{
-        access::{self, Authenticated, RequestActor},
+        access::{self, Authenticated, Sender},
         app::App,
         delivery_body::delivery_body,
         edge::PollWait,
@@ -24,7 +24,7 @@ use crate::{
 /// `GET /topics/{topic}/pop`.
 pub async fn single(
     State(app): State<App>,
-    RequestActor(client): RequestActor,
+    sender: Sender,
     TopicPath(topic): TopicPath,
     mut query: Query,
 ) -> HandlerResult {
@@ -35,32 +35,35 @@ pub async fn single(
         query.refuse(several, "to reserve several jobs at once, use POST /batch/pop");
     }
     query.finish()?;
-    pop(&app, Pop { topics: vec![topic], max: 1, wait, ttr, by: worker.or(client) }, single_response).await
+    let by = worker.or_else(|| sender.actor());
+    let request = Pop { topics: vec![topic], max: 1, wait, ttr, by, address: sender.address };
+    pop(&app, request, single_response).await
 }
 
 /// `POST /topics/{topic}/pop`.
 pub async fn single_by_post(
     state: State<App>,
-    client: RequestActor,
+    sender: Sender,
     topic: TopicPath,
     query: Query,
     body: OptionalJsonBody,
 ) -> HandlerResult {
     body.parse(&state, |body, _| requests::nothing(body)).await?;
-    single(state, client, topic, query).await
+    single(state, sender, topic, query).await
 }
 
 /// `POST /batch/pop`.
 pub async fn many(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
-    RequestActor(client): RequestActor,
+    sender: Sender,
     _: NoQuery,
     body: JsonBody,
 ) -> HandlerResult {
     let mut request = body.parse(&app, requests::pop).await?;
     request.topics.iter().try_for_each(|topic| access::check_topic(&caller, topic))?;
-    request.by = request.by.or(client);
+    request.by = request.by.or_else(|| sender.actor());
+    request.address = sender.address;
     pop(&app, request, many_response).await
 }
 

@@ -79,12 +79,6 @@ pub async fn get(State(app): State<App>, TopicPath(topic): TopicPath, _: NoQuery
 }
 
 /// The endpoints that this process calls for a topic.
-pub async fn callbacks(State(app): State<App>, TopicPath(topic): TopicPath, _: NoQuery) -> HandlerResult {
-    app.queue.topic(&topic).await?;
-    let endpoints = app.callbacks.as_ref().map(|callbacks| callbacks.endpoints(&topic));
-    Ok(responses::endpoints(&endpoints.unwrap_or_default()))
-}
-
 pub async fn put(
     State(app): State<App>,
     TopicPath(topic): TopicPath,

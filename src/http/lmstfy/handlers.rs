@@ -17,7 +17,7 @@ use super::{
 use crate::{
     auth::Scope,
     http::{
-        access::{Authenticated, RequestActor},
+        access::{Authenticated, RequestActor, Sender},
         delivery_body::delivery_body,
         dialect_app::{DialectApp, unless_gone},
         edge::{PollWait, request_body::WholeBody},
@@ -86,7 +86,7 @@ pub async fn publish_bulk(
 /// `GET /api/{namespace}/{queue}`, which takes several queues with commas between them.
 pub async fn consume(
     State(app): State<DialectApp>,
-    RequestActor(by): RequestActor,
+    sender: Sender,
     path: QueuePath,
     query: Parameters,
 ) -> HandlerResult {
@@ -97,7 +97,8 @@ pub async fn consume(
     }
     let began_us = app.edge.clock.now_micros();
     let wait = consume.wait.min(app.max_wait);
-    let pop = Pop { topics, max: consume.count, wait, ttr: Some(consume.ttr), by };
+    let (by, address) = (sender.actor(), sender.address);
+    let pop = Pop { topics, max: consume.count, wait, ttr: Some(consume.ttr), by, address };
     let delivery = app.queue.pop_unshortened(pop).await?;
     let waited_us = app.edge.clock.now_micros().saturating_sub(began_us).unsigned_abs();
     let now = app.edge.clock.wall_now();

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     http::{
-        access::{self, Authenticated, RequestActor},
+        access::{self, Authenticated, RequestActor, Sender},
         delivery_body::delivery_body,
         dialect_app::{DialectApp, unless_gone},
         edge::{PollWait, request_body::WholeBody},
@@ -88,7 +88,7 @@ pub async fn push(
 pub async fn pop(
     State(app): State<DialectApp>,
     Authenticated(caller): Authenticated,
-    RequestActor(by): RequestActor,
+    sender: Sender,
     WholeBody(bytes): WholeBody,
 ) -> HandlerResult {
     let topics = requests::pop(&bytes)?;
@@ -96,7 +96,8 @@ pub async fn pop(
     // A pop needs its body only until it is parsed.
     drop(bytes);
     let began_us = app.edge.clock.now_micros();
-    let pop = Pop { topics, max: 1, wait: app.max_wait, ttr: None, by };
+    let (by, address) = (sender.actor(), sender.address);
+    let pop = Pop { topics, max: 1, wait: app.max_wait, ttr: None, by, address };
     let delivery = app.queue.pop_unshortened(pop).await?;
     let waited_us = app.edge.clock.now_micros().saturating_sub(began_us).unsigned_abs();
     let mut response = match delivery.jobs().first() {

@@ -39,7 +39,13 @@ fn write_entry(object: &mut ObjectWriter<'_>, job: &Job, HistoryEntry { at, by, 
             }
         }
         HistoryEvent::Requeued => write_change(object, "requeued", *at, by.clone()),
-        HistoryEvent::Rescheduled => write_change(object, "rescheduled", *at, by.clone()),
+        HistoryEvent::Rescheduled(due) => {
+            write_change(object, "rescheduled", *at, by.clone());
+            if let Some(due) = due {
+                object.timestamp("from", due.from);
+                object.timestamp("to", due.to);
+            }
+        }
         HistoryEvent::Replaced => write_change(object, "replaced", *at, by.clone()),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Knows no routes and makes no calls into the queue.
 
+pub mod activity;
 pub mod batches;
 pub mod bulk;
 pub mod callbacks;

@@ -242,6 +242,11 @@ pub fn release(
     by_holder(bytes, in_query, |fields| released(fields, limits))
 }
 
+/// How a job is taken back.
+pub fn revoke(bytes: &Bytes, limits: &Limits) -> Result<Release, Problem> {
+    read(bytes, |fields| Some(released(fields, limits)))
+}
+
 /// How a job is released.
 pub fn released(fields: &mut Fields<'_>, limits: &Limits) -> Release {
     Release { due: due(fields, limits), reason: fields.optional("reason", values::reason) }
@@ -358,6 +363,7 @@ pub fn pop(bytes: &Bytes, limits: &Limits) -> Result<Pop, Problem> {
         let wait = fields.optional("wait", values::duration);
         let ttr = fields.optional("ttr", values::ttr);
         let by = fields.optional("worker", values::actor);
-        Some(Pop { topics: topics?, max: max.unwrap_or(1), wait: wait.unwrap_or_default(), ttr, by })
+        let (max, wait) = (max.unwrap_or(1), wait.unwrap_or_default());
+        Some(Pop { topics: topics?, max, wait, ttr, by, address: None })
     })
 }

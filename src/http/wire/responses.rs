@@ -13,7 +13,6 @@ use crate::http::{
 };
 use crate::{
     job::{IdEnd, Job, JobId, RememberedId, RetrySchedule, State, Timestamp, format_seconds},
-    push::EndpointFigures,
     queue::{AddOutcome, ChangedOldest, Reservation, Span, Timeline, TimelineView},
 };
 
@@ -171,28 +170,6 @@ fn write_timeline(object: &mut ObjectWriter<'_>, timeline: &Timeline) {
     object.number("outside", timeline.outside());
     object.number("ready", timeline.totals.ready);
     object.number("reserved", timeline.totals.reserved);
-}
-
-/// The endpoints that callbacks of a topic go to, with their figures.
-pub fn endpoints(endpoints: &[EndpointFigures]) -> Response {
-    json::object_response(|object| object.list("endpoints", endpoints, write_endpoint))
-}
-
-fn write_endpoint(endpoint: &EndpointFigures, out: &mut Vec<u8>) {
-    let mut object = ObjectWriter::new(out);
-    object.text("host", &endpoint.origin.to_string());
-    object.number("in_flight", endpoint.in_flight);
-    object.number("window", endpoint.window);
-    if let Some(until) = endpoint.resting_until {
-        object.timestamp("resting_until", until);
-    }
-    if let Some((at, reason)) = &endpoint.last_failure {
-        object.object("last_failure", |failure| {
-            failure.timestamp("at", *at);
-            failure.text("reason", reason);
-        });
-    }
-    object.end();
 }
 
 /// A count, such as `{"deleted":3}`.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Moment, Seconds};
-use crate::job::{Actor, AttemptEnd, History, HistoryEntry, HistoryEvent, Reason};
+use crate::job::{Actor, AttemptEnd, DueChange, History, HistoryEntry, HistoryEvent, Reason};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,6 +20,10 @@ pub struct EntryJson {
     by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<Moment>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<Moment>,
 }
 
 impl EntryJson {
@@ -33,6 +37,8 @@ impl EntryJson {
             ended: None,
             by: by.clone(),
             reason: None,
+            from: None,
+            to: None,
         };
         match event {
             HistoryEvent::Attempt { number, took, end, reason } => Self {
@@ -43,26 +49,33 @@ impl EntryJson {
                 ..plain("attempt")
             },
             HistoryEvent::Requeued => plain("requeued"),
-            HistoryEvent::Rescheduled => plain("rescheduled"),
+            HistoryEvent::Rescheduled(due) => Self {
+                from: due.map(|due| Moment(due.from)),
+                to: due.map(|due| Moment(due.to)),
+                ..plain("rescheduled")
+            },
             HistoryEvent::Replaced => plain("replaced"),
         }
     }
 
     fn parse(&self) -> Result<HistoryEntry, String> {
-        const ENDS: [AttemptEnd; 3] = [AttemptEnd::Released, AttemptEnd::TimedOut, AttemptEnd::Buried];
         let attempt = || {
-            let ended = self.ended.as_deref()?;
             Some(HistoryEvent::Attempt {
                 number: self.n?,
                 took: self.took?.0,
-                end: ENDS.into_iter().find(|end| end.as_str() == ended)?,
+                end: AttemptEnd::parse(self.ended.as_deref()?)?,
                 reason: self.reason.as_deref().map(Reason::new).unwrap_or_default(),
             })
+        };
+        let due_change = || {
+            let (from, to) = (self.from.as_ref()?.0, self.to.as_ref()?.0);
+            Some(DueChange { from, to })
         };
         let event = match self.kind.as_str() {
             "attempt" => attempt(),
             "requeued" => Some(HistoryEvent::Requeued),
-            "rescheduled" => Some(HistoryEvent::Rescheduled),
+            "rescheduled" => Some(HistoryEvent::Rescheduled(due_change())),
+            "replaced" => Some(HistoryEvent::Replaced),
             _ => None,
         };
         let event = event.ok_or("its history is malformed")?;
@@ -80,4 +93,38 @@ pub fn parse_history(entries: &[EntryJson]) -> Result<History, String> {
 /// The name of an actor; what is wrong with it.
 pub fn parse_actor(text: &str) -> Result<Actor, String> {
     Actor::parse(text).map_err(|error| format!("the name {text:?} {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::job::Timestamp;
+
+    #[test]
+    fn every_entry_reads_back() {
+        let moment = Timestamp::from_millis(1_792_000_000_123);
+        let attempt = |end| HistoryEvent::Attempt {
+            number: 3,
+            took: Duration::from_millis(1_500),
+            end,
+            reason: Reason::new("psp timeout"),
+        };
+        let ends = [AttemptEnd::Released, AttemptEnd::TimedOut, AttemptEnd::Buried, AttemptEnd::Revoked]
+            .map(attempt);
+        let change = DueChange { from: moment, to: Timestamp::from_millis(1) };
+        let others = [
+            HistoryEvent::Requeued,
+            HistoryEvent::Rescheduled(None),
+            HistoryEvent::Rescheduled(Some(change)),
+            HistoryEvent::Replaced,
+        ];
+        for event in ends.into_iter().chain(others) {
+            let entry = HistoryEntry { at: moment, by: Actor::parse("ann").ok(), event };
+            let json = serde_json::to_string(&EntryJson::new(&entry)).expect("is JSON");
+            let read: EntryJson = serde_json::from_str(&json).expect("reads");
+            assert_eq!(read.parse(), Ok(entry), "{json}");
+        }
+    }
 }

@@ -47,13 +47,13 @@ impl Ring {
         (active.count(), resting)
     }
 
-    /// The endpoints of a topic that were called, by origin. Those that share an outlet have its figures, unless they are
-    /// called by themselves.
-    pub fn called_endpoints(&self, topic: &Topic, now_us: i64) -> Vec<OutletFigures> {
-        let of_topic = self.outlets.iter().filter(|(outlet, _)| outlet.topic == *topic);
-        let mut figures: Vec<_> = of_topic.flat_map(|(_, state)| figures_of(state, now_us)).collect();
-        figures.sort_by(|one, other| one.endpoint.origin.cmp(&other.endpoint.origin));
-        figures
+    /// The endpoints that were called, each with the topic of its jobs. Those that share an outlet have its figures, unless they
+    /// are called by themselves.
+    pub fn called_endpoints(&self, now_us: i64) -> Vec<(Topic, OutletFigures)> {
+        let called = self.outlets.iter().flat_map(|(outlet, state)| {
+            figures_of(state, now_us).map(|figures| (outlet.topic.clone(), figures))
+        });
+        called.collect()
     }
 
     /// The outlets with endpoints that were called, each with the endpoint whose call failed last, if it fails.

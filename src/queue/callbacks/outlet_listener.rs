@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::called_endpoint::CalledEndpoint;
 use crate::{
     job::{Outlet, Topic},
     queue::views::cause::CalledTopic,
@@ -14,6 +15,12 @@ pub trait OutletListener: Send + Sync + std::fmt::Debug {
 
     /// The callback of `topic` has changed, or its delivery was resumed.
     fn topic_changed(&self, topic: &Topic);
+
+    /// The endpoints that this process has called lately.
+    fn endpoints(&self) -> Vec<CalledEndpoint>;
+
+    /// Sets the metrics of outlets.
+    fn publish_figures(&self);
 
     /// The topics whose endpoints this process has called lately.
     fn called_topics(&self) -> HashMap<Topic, CalledTopic>;

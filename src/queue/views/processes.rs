@@ -10,17 +10,16 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     clock::Clock,
-    job::{Timestamp, Topic},
+    job::Timestamp,
     messages::failure_log::FailureLog,
-    metrics::{
-        EventSummary, EventsByTopic, PastHour, PollsByTopic, QueueMetrics, RecentEvents, SIGNS_KEPT,
-        SignsByTopic,
-    },
+    metrics::{EventSummary, EventsByTopic, PastHour, QueueMetrics, RecentEvents},
     queue::{
         error::Result,
         views::{
-            cause::LastSign,
+            activity_notice,
+            process_activity::{Activity, OwnActivity},
             process_notice::{self, OtherProcess, ProcessView},
+            workers_of_all::WorkersOfAll,
         },
     },
     store::{self, MAX_NOTICES, Notice, NoticeContent, NoticeKind, Store, WATCHED_FOR},
@@ -54,58 +53,6 @@ pub(in crate::queue) struct EventsOfAll {
     pub processes: Vec<ProcessView>,
 }
 
-/// What workers do at all processes.
-#[derive(Debug)]
-pub(in crate::queue) struct WorkersOfAll {
-    own_polls: PollsByTopic,
-    own_signs: SignsByTopic,
-    own_start: Timestamp,
-    others: Vec<OtherProcess>,
-    /// Whether there can be no process beside these.
-    are_all: bool,
-}
-
-impl WorkersOfAll {
-    /// The polls of a topic; `None` if those of some process are not known.
-    pub fn polls(&self, topic: &Topic) -> Option<u64> {
-        let own = self.own_polls.count(topic.as_str()).filter(|_| self.are_all)?;
-        self.others
-            .iter()
-            .try_fold(own, |sum, other| Some(sum + other.polls.as_ref()?.count(topic.as_str())?))
-    }
-
-    /// When a worker last took a job of a topic, or said something of one. A process knows nothing of before its start.
-    pub fn last_sign(&self, topic: &Topic, now: Timestamp) -> LastSign {
-        let signs = self.others.iter().map(|other| other.signs.as_ref()).chain([Some(&self.own_signs)]);
-        let starts = self.others.iter().map(|other| other.view.started_at).chain([self.own_start]);
-        let (mut last, mut is_known) = (None, self.are_all);
-        for signs in signs {
-            let sign = signs.and_then(|signs| signs.topics.get(topic.as_str()).copied());
-            is_known &= sign.is_some() || signs.is_some_and(|signs| signs.is_complete);
-            last = last.max(sign);
-        }
-        match last {
-            _ if !is_known => LastSign::Unknown,
-            Some(at_us) => LastSign::At(Timestamp::from_millis(at_us / 1_000)),
-            None if starts.min().is_some_and(|first| now >= first.after(SIGNS_KEPT)) => LastSign::Never,
-            None => LastSign::Unknown,
-        }
-    }
-
-    /// What happened to the jobs of a topic in the last minute at the other processes; `None` if that is not known of some.
-    pub fn minute_elsewhere(&self, topic: &Topic) -> Option<EventSummary> {
-        let mut sum = self.are_all.then(EventSummary::default)?;
-        for EventsByTopic { topics, is_complete } in self.others.iter().map(|other| &other.by_topic) {
-            match topics.get(topic.as_str()) {
-                Some(minute) => sum.add(minute),
-                None if *is_complete => {}
-                None => return None,
-            }
-        }
-        Some(sum)
-    }
-}
-
 /// This process among those of the store.
 #[derive(Debug)]
 pub(in crate::queue) struct Processes {
@@ -119,6 +66,7 @@ pub(in crate::queue) struct Processes {
     id: String,
     name: String,
     started_at: Timestamp,
+    activity: OwnActivity,
     publishing: Mutex<Publishing>,
     failures: FailureLog,
     /// Locked while the others are read, so that concurrent callers share the reading.
@@ -154,6 +102,7 @@ impl Processes {
         clock: Arc<dyn Clock>,
         metrics: QueueMetrics,
         tasks: TaskTracker,
+        activity: OwnActivity,
     ) -> Arc<Self> {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let started_at = clock.wall_now();
@@ -167,6 +116,7 @@ impl Processes {
             id: format!("{:032x}", rand::random::<u128>()),
             name: format!("{host}/{}", std::process::id()),
             started_at,
+            activity,
             publishing: Mutex::default(),
             failures: FailureLog::default(),
             others: tokio::sync::Mutex::default(),
@@ -220,6 +170,21 @@ impl Processes {
         WorkersOfAll { own_polls, own_signs, own_start, others, are_all }
     }
 
+    /// What passes through each process, this one first, and whether these are all. Asks the others to publish theirs.
+    pub async fn activity(&self) -> Result<(Vec<Activity>, bool)> {
+        let mut activities = vec![self.activity.read()];
+        if !self.store.info().is_shared {
+            return Ok((activities, true));
+        }
+        let settled = self.settled_others().await;
+        let notices = self.store.notices().list(NoticeKind::Activity).await?;
+        let of_others = notices.iter().filter(|notice| self.is_of_other(notice));
+        activities.extend(of_others.filter_map(activity_notice::read));
+        let are_all =
+            settled.is_some_and(|read| read.are_all && read.processes.len() + 1 == activities.len());
+        Ok((activities, are_all))
+    }
+
     /// The other processes; `None` before those that live have had the time to publish their figures.
     async fn settled_others(&self) -> Option<ReadOthers> {
         let read = self.others().await.ok()?;
@@ -263,14 +228,17 @@ impl Processes {
 
     async fn read_others(&self) -> store::Result<ReadOthers> {
         let notices = self.store.notices().list(NoticeKind::Process).await?;
-        let is_other = |notice: &&Notice| notice.id != self.id && notice.age < ENDED_AFTER;
         let (now, has_room) = (self.clock.wall_now(), notices.len() < MAX_NOTICES);
-        let of_others: Vec<&Notice> = notices.iter().filter(is_other).collect();
+        let of_others: Vec<&Notice> = notices.iter().filter(|notice| self.is_of_other(notice)).collect();
         let mut processes: Vec<OtherProcess> =
             of_others.iter().filter_map(|notice| process_notice::read(notice, now)).collect();
         processes.sort_by(|one, other| one.view.name.cmp(&other.view.name));
         let are_all = has_room && processes.len() == of_others.len();
         Ok(ReadOthers { processes, are_all })
+    }
+
+    fn is_of_other(&self, notice: &Notice) -> bool {
+        notice.id != self.id && notice.age < ENDED_AFTER
     }
 
     /// A client reads the figures of all processes, so this one publishes its own for a while. Returns at once.
@@ -293,8 +261,7 @@ impl Processes {
 
     async fn publish_while_watched(&self) {
         while !self.shutdown.is_cancelled() {
-            let published = self.store.notices().put(NoticeKind::Process, &self.id, self.content()).await;
-            self.log_result(published.err().as_ref());
+            self.log_result(self.publish().await.err().as_ref());
             tokio::select! {
                 () = self.clock.sleep(PUBLISH_INTERVAL) => {}
                 () = self.shutdown.cancelled() => {}
@@ -307,7 +274,15 @@ impl Processes {
             }
         }
         // Otherwise the process would be seen until its notice is old.
-        let _ = self.store.notices().delete(NoticeKind::Process, &self.id).await;
+        for kind in [NoticeKind::Process, NoticeKind::Activity] {
+            let _ = self.store.notices().delete(kind, &self.id).await;
+        }
+    }
+
+    async fn publish(&self) -> store::Result<()> {
+        let activity = activity_notice::content(self.activity.read());
+        self.store.notices().put(NoticeKind::Activity, &self.id, activity).await?;
+        self.store.notices().put(NoticeKind::Process, &self.id, self.content()).await
     }
 
     fn content(&self) -> NoticeContent {
@@ -337,63 +312,5 @@ impl Processes {
 
     fn lock(&self) -> MutexGuard<'_, Publishing> {
         self.publishing.lock().expect("no code panics while it holds the lock")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    fn signs(at_us: Option<i64>, is_complete: bool) -> SignsByTopic {
-        let topics = at_us.map(|at_us| (Arc::from("t"), at_us));
-        SignsByTopic { topics: topics.into_iter().collect(), is_complete }
-    }
-
-    /// Another process, as its notice says.
-    fn other(signs: Option<SignsByTopic>) -> OtherProcess {
-        let process = OtherProcess {
-            view: ProcessView {
-                name: "web-1/1".to_owned(),
-                version: "0.1.0".to_owned(),
-                started_at: Timestamp::from_millis(0),
-                seen_at: Timestamp::from_millis(0),
-            },
-            minute: EventSummary::default(),
-            hour: EventSummary::default(),
-            by_topic: EventsByTopic { topics: BTreeMap::new(), is_complete: true },
-            past: PastHour::new(0),
-            polls: Some(PollsByTopic::default()),
-            signs,
-        };
-        let content = process_notice::content(&process).as_bytes().to_vec().into();
-        let notice = Notice { id: "1".to_owned(), content, age: Duration::ZERO };
-        process_notice::read(&notice, Timestamp::from_millis(0)).expect("is a notice")
-    }
-
-    #[test]
-    fn the_last_sign_is_the_latest_of_all_processes_that_say_it() {
-        let at_moment = |own: SignsByTopic, others: Vec<OtherProcess>, are_all, now_ms| {
-            let (own_polls, own_start) = (PollsByTopic::default(), Timestamp::from_millis(0));
-            let workers = WorkersOfAll { own_polls, own_signs: own, own_start, others, are_all };
-            workers.last_sign(&Topic::parse("t").expect("valid"), Timestamp::from_millis(now_ms))
-        };
-        let a_day_on = 86_400_000;
-        let last = |own, others, are_all| at_moment(own, others, are_all, a_day_on);
-        let at = |ms| LastSign::At(Timestamp::from_millis(ms));
-        let (early, late) = (signs(Some(5_000), true), signs(Some(9_000), false));
-        assert_eq!(last(early.clone(), vec![other(Some(late.clone()))], true), at(9));
-        assert_eq!(last(late, vec![other(Some(early.clone()))], true), at(9));
-        assert_eq!(last(signs(None, true), vec![other(Some(signs(None, true)))], true), LastSign::Never);
-        for others in [vec![other(None)], vec![other(Some(signs(None, false)))]] {
-            assert_eq!(last(early.clone(), others, true), LastSign::Unknown, "a later one may be missing");
-        }
-        assert_eq!(last(early, Vec::new(), false), LastSign::Unknown);
-        assert_eq!(
-            at_moment(signs(None, true), Vec::new(), true, a_day_on - 1),
-            LastSign::Unknown,
-            "before the start"
-        );
     }
 }

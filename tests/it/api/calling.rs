@@ -298,7 +298,7 @@ async fn the_endpoints_of_a_topic_are_shown(engine: Engine) {
     let (api, endpoint) = (api(engine).await, Endpoint::start(asks_for_rest).await);
     api.get("/topics/t/callbacks").await.expect(404);
     set_url(&api, Some(&endpoint.url)).await;
-    assert_eq!(api.get("/topics/t/callbacks").await.expect(200).json(), json!({"endpoints": []}));
+    assert_eq!(api.get("/topics/t/callbacks").await.expect(200).json()["endpoints"], json!([]));
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     job_in(&api, "a", "delayed").await;
     // The call is counted when its last step has ended, which may be after the job is seen.

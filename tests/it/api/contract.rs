@@ -83,6 +83,8 @@ async fn every_documented_success_of_every_operation_occurs(engine: Engine) {
     schedules(&api).await;
     for page in [
         "/whoami",
+        "/workers",
+        "/callbacks",
         "/stats",
         "/livez",
         "/readyz",
@@ -123,6 +125,10 @@ async fn reservations(api: &Api) {
     let finish = format!("/jobs/{}/finish?receipt={}", text(&first["id"]), text(&first["receipt"]));
     api.post(&finish).await.expect(204);
     let second = api.post("/topics/work/pop?ttr=30s").await.expect(200).json();
+    let receipt = format!("{{\"receipt\":{}}}", second["receipt"]);
+    api.send("POST", &format!("/jobs/{}/touch", text(&second["id"])), &receipt).await.expect(200);
+    api.post(&format!("/jobs/{}/revoke", text(&second["id"]))).await.expect(200);
+    let second = api.pop("work").await;
     let receipt = format!("{{\"receipt\":{}}}", second["receipt"]);
     for step in ["touch", "release"] {
         let target = format!("/jobs/{}/{step}", text(&second["id"]));

@@ -28,7 +28,7 @@ async fn fill(api: &Api) {
     ended(api, "b").await;
 }
 
-const TARGETS: [&str; 10] = [
+const TARGETS: [&str; 12] = [
     "/jobs?topic=mail",
     "/jobs/m",
     "/bulk",
@@ -39,6 +39,8 @@ const TARGETS: [&str; 10] = [
     "/topics/hooks/callbacks",
     "/topics/mail/dead",
     "/topics/mail/dead/reasons",
+    "/workers",
+    "/callbacks",
 ];
 
 #[tokio::test]

@@ -77,6 +77,9 @@ async fn a_history_has_an_entry_for_each_requeue_and_new_due_time(engine: Engine
     let history = get(&api, "a").await["history"].clone();
     let brief: Vec<_> =
         history.as_array().expect("a list").iter().map(|entry| (&entry["kind"], &entry["at"])).collect();
+    let (from, to) = (json!("2026-11-21T06:40:00.000Z"), json!("2026-11-21T05:40:01.000Z"));
+    assert_eq!((&history[0]["from"], &history[0]["to"]), (&from, &to));
+    assert!(history[2].get("from").is_none(), "{history}");
     assert_eq!(
         brief,
         [

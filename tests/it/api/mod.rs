@@ -2,6 +2,7 @@
 //!
 //! A case advances a manual clock and never sleeps. `harness::openapi` checks every exchange against `openapi.yaml`.
 
+mod activity;
 mod adding;
 mod bad_input;
 mod batches;

@@ -19,6 +19,7 @@ on_every_engine!(
     release_uses_the_delay_the_retry_list_or_the_back_off,
     release_waits_until_a_moment,
     touch_extends_from_now,
+    a_revoked_job_is_ready_again,
     bury_keeps_the_reason,
     a_job_without_attempts_left_becomes_a_dead_letter,
     delete_works_in_every_state,
@@ -153,6 +154,39 @@ async fn touch_extends_from_now(engine: Engine) {
     let body = format!(r#"{{"receipt":"{receipt}","ttr":"5m"}}"#);
     let more = api.send("POST", "/jobs/a/touch", &body).await.expect(200).json();
     assert_eq!(more["reserved_until"], "2026-11-21T05:45:09.000Z");
+}
+
+async fn a_revoked_job_is_ready_again(engine: Engine) {
+    let api = Api::new(engine).await;
+    let (_, receipt) = add_and_pop(&api, r#"{"topic":"t","id":"a","retry":[30],"max_attempts":3}"#).await;
+    api.advance_and_promote(seconds(2)).await;
+    let job = api.post("/jobs/a/revoke").await.expect(200).json();
+    assert_eq!((&job["state"], &job["attempts"]), (&json!("ready"), &json!(1)));
+    let entry = &job["history"][0];
+    assert_eq!((&entry["ended"], &entry["took"]), (&json!("revoked"), &json!(2)));
+    assert_eq!(entry["reason"], "revoked", "it is not known who did it");
+    api.post(&format!("/jobs/a/finish?receipt={receipt}")).await.expect_problem(409, "lease_lost");
+    api.post("/jobs/a/revoke").await.expect_problem(409, "not_reserved");
+    api.post("/jobs/none/revoke").await.expect_problem(404, "job_not_found");
+
+    api.pop("t").await;
+    let body = r#"{"delay":"10m","reason":"w-7 is gone"}"#;
+    let job = api.send("POST", "/jobs/a/revoke", body).await.expect(200).json();
+    assert_eq!((&job["state"], &job["due_at"]), (&json!("delayed"), &json!("2026-11-21T05:50:02.000Z")));
+    assert_eq!(
+        (&job["reason"], &job["history"][1]["reason"]),
+        (&json!("w-7 is gone"), &json!("w-7 is gone"))
+    );
+    api.send("POST", "/jobs/a/revoke", r#"{"receipt":"9f"}"#).await.expect_problem(422, "invalid_request");
+    let metrics = String::from_utf8(api.get("/metrics").await.expect(200).body.to_vec()).expect("text");
+    assert!(metrics.contains("linger_jobs_released_total{topic=\"t\"} 2"), "{metrics}");
+
+    // The holder of a version that was replaced loses the job, too.
+    api.add(r#"{"topic":"t","id":"b"}"#).await;
+    api.pop("t").await;
+    api.send("POST", "/jobs", r#"{"topic":"t","id":"b","body":2,"if_exists":"replace"}"#).await.expect(200);
+    let job = api.post("/jobs/b/revoke").await.expect(200).json();
+    assert_eq!((&job["state"], &job["attempts"], &job["body"]), (&json!("ready"), &json!(0), &json!(2)));
 }
 
 async fn bury_keeps_the_reason(engine: Engine) {

@@ -122,6 +122,20 @@ fn a_server_says_what_there_is_and_who_asks() {
     assert_eq!(json["counts"]["dead"], 1);
     let who = text(&["whoami"]);
     assert_eq!(who.trim_end(), "no token  admin  all topics");
-    assert_eq!(text(&["callbacks", "mail"]).trim_end(), "no URL was called lately");
+    for words in [&["callbacks", "mail"][..], &["callbacks"]] {
+        assert_eq!(text(words).trim_end(), "no URL was called lately");
+    }
+    let workers = text(&["workers", "mail"]);
+    let words: Vec<Vec<&str>> = workers.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(words[0], ["TOPIC", "WORKER", "WAITING", "POLLED", "RESERVED", "OLDEST", "FROM"], "{workers}");
+    assert_eq!(
+        (words[1][..3].to_vec(), words[1].last()),
+        (vec!["mail", "w1", "0"], Some(&"127.0.0.1")),
+        "{workers}"
+    );
+    assert_eq!(
+        text(&["workers", "order"]).trim_end(),
+        "no worker has polled in the last minute or holds a job"
+    );
     assert!(cli.server.stop().success());
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use linger::{
-    job::{Actor, AttemptEnd, Due, History, HistoryEntry, HistoryEvent, Reason, State, Timestamp},
+    job::{Actor, AttemptEnd, Due, DueChange, History, HistoryEntry, HistoryEvent, Reason, State, Timestamp},
     store::{AddJob, JobChange, JobFilter, Order, Patch, Refusal, Release, Reservation, Steps, Store},
 };
 
@@ -150,7 +150,7 @@ async fn the_last_attempt_is_remembered_too(fixture: StoreFixture) {
 
 async fn requeues_and_new_due_times_are_remembered_with_their_actor(fixture: StoreFixture) {
     let store = &*fixture.store;
-    add(store, delayed("a", seconds(100))).await;
+    let added = add(store, delayed("a", seconds(100))).await;
     let patch = |due| Patch { due, max_attempts: Some(1), ..Patch::default() };
     store
         .patch(ALL, &id("a"), patch(None), Some(&actor("admin")))
@@ -169,14 +169,18 @@ async fn requeues_and_new_due_times_are_remembered_with_their_actor(fixture: Sto
         .await
         .expect("patches")
         .expect("is not refused");
-    expected.push(entry(&HistoryEvent::Rescheduled, Some("ops")));
+    let moved = |from: i64, to: i64| {
+        let change = DueChange { from: added.due_at.shifted(from), to: added.due_at.shifted(to) };
+        HistoryEvent::Rescheduled(Some(change))
+    };
+    expected.push(entry(&moved(0, -50_000), Some("ops")));
     let reschedule = |seconds_ahead| JobChange::Reschedule(Due::After(delay(seconds(seconds_ahead))));
     let changes = change(&see(store, "a").await, reschedule(9));
     assert_eq!(store.change(changes, None).await.expect("answers"), [true]);
-    expected.push(entry(&HistoryEvent::Rescheduled, None));
+    expected.push(entry(&moved(-50_000, -91_000), None));
     let changes = change(&see(store, "a").await, reschedule(0));
     assert_eq!(store.change(changes, Some(&actor("bulk"))).await.expect("answers"), [true]);
-    expected.push(entry(&HistoryEvent::Rescheduled, Some("bulk")));
+    expected.push(entry(&moved(-91_000, -100_000), Some("bulk")));
     for by in [Some("ops"), None] {
         let (since, held) = (fixture.now(), reserve(store).await);
         store.bury(ALL, &id("a"), &held.receipt, None).await.expect("answers").expect("is held");

@@ -46,7 +46,7 @@ async fn a_held_job_is_replaced_beside_its_holder(fixture: StoreFixture) {
 async fn the_holder_of_an_older_version_ends_its_reservation(fixture: StoreFixture) {
     let store = &*fixture.store;
     for wait in [0, 90] {
-        for end in ["finish", "finish without receipt", "release", "bury"] {
+        for end in ["finish", "finish without receipt", "release", "revoke", "bury"] {
             let held = hold_and_replace(store, wait).await;
             fixture.advance_and_promote(seconds(1)).await;
             let foreign = finish_a(store, Some(&Receipt::generate())).await;
@@ -59,6 +59,7 @@ async fn the_holder_of_an_older_version_ends_its_reservation(fixture: StoreFixtu
                     let release = Release { due: Some(after(seconds(500))), reason: None };
                     store.release(ALL, &id, receipt, release).await.expect("answers").map(drop)
                 }
+                "revoke" => store.revoke(ALL, &id, Release::default()).await.expect("answers").map(drop),
                 _ => store.bury(ALL, &id, receipt, None).await.expect("answers").map(drop),
             };
             assert_eq!(refusal, Err(Refusal::Replaced), "{end}");

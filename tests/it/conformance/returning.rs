@@ -1,8 +1,8 @@
 //! Reservations that end: TTRs, releases and their schedules, touches, and the cap on attempts.
 
 use linger::{
-    job::{Due, Job, Reason, State},
-    store::{AddJob, Refusal, Release, Reservation, Steps},
+    job::{AttemptEnd, Due, HistoryEntry, HistoryEvent, Job, Reason, State, TopicFilter},
+    store::{AddJob, FinishJob, Refusal, Release, Reservation, Steps},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};
@@ -20,6 +20,9 @@ super::on_every_engine! {
     a_release_until_a_moment_overrides_the_schedule,
     a_release_with_used_attempts_is_a_dead_letter,
     a_receipt_that_is_not_the_present_one_releases_nothing,
+    a_revoked_job_is_taken_from_its_holder,
+    a_revoked_job_with_used_attempts_is_a_dead_letter,
+    a_job_that_no_worker_holds_is_not_revoked,
     a_touch_moves_the_deadline_and_nothing_else,
     a_buried_job_waits_for_people,
     fault_a_backlog_does_not_vanish,
@@ -216,6 +219,59 @@ async fn a_receipt_that_is_not_the_present_one_releases_nothing(fixture: StoreFi
         fixture.store.touch(ALL, &id("b"), &old.receipt, None).await.expect("answers"),
         Err(Refusal::Gone)
     );
+}
+
+async fn a_revoked_job_is_taken_from_its_holder(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let schedule = JobSpec { retry: retry(&[15]), late_finish: true, ..JobSpec::default() };
+    add(store, AddJob { spec: schedule, ..job("a") }).await;
+    let held = reserve(store).await;
+    let asked = Release { due: Some(after(seconds(5))), reason: why("the host is gone") };
+    let back = store.revoke(&only(&["t"]), &id("a"), asked).await.expect("answers").expect("is held");
+    assert_eq!((back.state(), back.attempts, &back.reason), (State::Delayed, 1, &why("the host is gone")));
+    assert_eq!(back.due_at, fixture.now().after(seconds(5)), "its own delay, not the schedule's");
+    let history: Vec<HistoryEntry> = back.history.entries().collect();
+    let [HistoryEntry { event: HistoryEvent::Attempt { number: 1, end, reason, .. }, .. }] = &history[..]
+    else {
+        panic!("{history:?}");
+    };
+    assert_eq!((end, reason), (&AttemptEnd::Revoked, &why("the host is gone")));
+    assert_eq!(get(&fixture, "a").await, back);
+    // The receipt is good for nothing any more, not even for a late finish.
+    let touched = store.touch(ALL, &id("a"), &held.receipt, None).await.expect("answers");
+    assert_eq!(touched.map(|job| job.id), Err(Refusal::Lost));
+    let late = FinishJob { id: id("a"), receipt: Some(held.receipt) };
+    assert_eq!(store.finish(ALL, vec![late]).await.expect("answers")[..], [Err(Refusal::Lost)]);
+    fixture.advance_and_promote(seconds(5)).await;
+    assert_eq!(reserve(store).await.job.attempts, 2);
+}
+
+async fn a_revoked_job_with_used_attempts_is_a_dead_letter(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    add(store, AddJob { spec: JobSpec { max_attempts: 1, ..JobSpec::default() }, ..job("a") }).await;
+    reserve(store).await;
+    let dead = store.revoke(ALL, &id("a"), Release::default()).await.expect("answers").expect("is held");
+    assert_eq!((dead.state(), dead.reason), (State::Dead, why(Reason::ATTEMPTS_USED)));
+}
+
+async fn a_job_that_no_worker_holds_is_not_revoked(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let revoke = async |scope: &TopicFilter, name: &str| {
+        let outcome = store.revoke(scope, &id(name), Release::default()).await.expect("answers");
+        outcome.map(|job| job.id)
+    };
+    assert_eq!(revoke(ALL, "a").await, Err(Refusal::Gone));
+    add(store, delayed("a", seconds(60))).await;
+    add(store, job("b")).await;
+    for name in ["a", "b"] {
+        assert_eq!(revoke(ALL, name).await, Err(Refusal::NotReserved), "{name}");
+        assert!(get(&fixture, name).await.history.entries().next().is_none());
+    }
+    let held = reserve(store).await;
+    assert_eq!(revoke(&only(&["other"]), "b").await, Err(Refusal::Gone));
+    assert_eq!(get(&fixture, "b").await, held.job);
+    store.bury(ALL, &id("b"), &held.receipt, None).await.expect("answers").expect("is held");
+    assert_eq!(revoke(ALL, "b").await, Err(Refusal::NotReserved));
 }
 
 async fn a_touch_moves_the_deadline_and_nothing_else(fixture: StoreFixture) {

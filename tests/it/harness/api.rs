@@ -95,14 +95,12 @@ impl Api {
         let queue_metrics = metrics.queue.clone();
         let edge = Edge::new(clock.clone(), metrics, setup.options);
         let stop_calls = stop.child_token();
-        let mut app =
-            App::new(queue.clone(), edge.with_auth(setup.auth.unwrap_or_default())).with_ui(setup.ui);
+        let app = App::new(queue.clone(), edge.with_auth(setup.auth.unwrap_or_default())).with_ui(setup.ui);
         if let Some(settings) = setup.callbacks {
             let resolver = Arc::new(TestResolver);
             let caller =
                 Caller::new(settings.clone(), clock.clone(), resolver).expect("the settings are valid");
             let callbacks = Callbacks::new(queue.clone(), caller, settings, clock.clone(), queue_metrics);
-            app = app.with_callbacks(callbacks.clone());
             let stop = stop_calls.clone();
             tokio::spawn(async move { callbacks.run(stop, Duration::ZERO).await });
         }

@@ -58,6 +58,31 @@ async fn wait_for_polls(client: &mut Client, polls: Value) {
 }
 
 #[tokio::test]
+async fn the_workers_of_all_processes_are_shown() {
+    let directory = SharedPrefix::new();
+    let ((_first, mut one), (_second, mut two)) = (directory.start(), directory.start());
+    let time_limit = TimeLimit::new();
+    add(&mut one, json!({"topic": "t", "id": "a", "ttr": "1h"})).await;
+    assert_eq!(get(&mut two, "/topics/t/pop?worker=w-2").await.status, 200);
+    assert_eq!(get(&mut one, "/topics/t/pop?worker=w-2").await.status, 204);
+    assert_eq!(get(&mut two, "/topics/u/pop?worker=w-3").await.status, 204);
+    loop {
+        let shown = get(&mut one, "/workers").await.json();
+        if shown["complete"] == true {
+            let rows = shown["workers"].as_array().expect("a list");
+            let brief: Vec<_> =
+                rows.iter().map(|row| (&row["topic"], &row["worker"], &row["reserved"])).collect();
+            let expected = [(&json!("t"), &json!("w-2"), &json!(1)), (&json!("u"), &json!("w-3"), &json!(0))];
+            assert_eq!(brief, expected, "{shown}");
+            assert!(rows.iter().all(|row| row["polled_at"].is_string()), "{shown}");
+            return;
+        }
+        time_limit.check(|| shown.to_string());
+        time_limit.pause().await;
+    }
+}
+
+#[tokio::test]
 async fn a_topic_shows_the_polls_of_all_processes() {
     let directory = SharedPrefix::new();
     let ((_first, mut one), (second, mut two)) = (directory.start(), directory.start());

@@ -128,7 +128,7 @@ fn new_job(name: &str, wait: Duration) -> NewJob {
 }
 
 fn pop(wait: Duration) -> Pop {
-    Pop { topics: vec![topic("t")], max: 1, wait, ttr: None, by: None }
+    Pop { topics: vec![topic("t")], max: 1, wait, ttr: None, by: None, address: None }
 }
 
 /// What a parked poll receives. The wait is bounded, so that a poll without a response fails its test.

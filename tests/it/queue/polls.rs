@@ -210,6 +210,7 @@ async fn a_poll_for_several_topics_tries_them_in_order_and_waits_for_all() {
         wait,
         ttr: None,
         by: None,
+        address: None,
     };
     assert_eq!(accepted_ids(fixture.queue.pop(both(2, NOW)).await.expect("answers")), ["high-1", "low-1"]);
     for (name, topic_name) in [("low-2", "low"), ("high-2", "high")] {
@@ -225,7 +226,14 @@ async fn a_poll_for_several_topics_tries_them_in_order_and_waits_for_all() {
 #[tokio::test]
 async fn a_poll_for_several_topics_is_answered_once() {
     let fixture = Fixture::new();
-    let both = Pop { topics: ["x", "y"].map(topic).to_vec(), max: 1, wait: seconds(9), ttr: None, by: None };
+    let both = Pop {
+        topics: ["x", "y"].map(topic).to_vec(),
+        max: 1,
+        wait: seconds(9),
+        ttr: None,
+        by: None,
+        address: None,
+    };
     let poll = fixture.park(both).await;
     for name in ["x", "y"] {
         fixture

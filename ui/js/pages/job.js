@@ -63,6 +63,7 @@ function Actions({ job, refresh }) {
   return html`<div class="actions">
       ${job.state === "delayed" && may("add") && html`<button class="primary" disabled=${busy} onClick=${() => run(() => runNow(job))}>Run now</button>`}
       ${waits && may("add") && html`<button onClick=${asks("reschedule")}>Reschedule …</button>`}
+      ${job.state === "reserved" && may("admin") && html`<button onClick=${asks("revoke")}>Take back …</button>`}
       ${job.state === "dead" && may("admin") && html`<button class="primary" disabled=${busy} onClick=${() => run(() => replay(job))}>Replay</button>`}
       ${may("add") && html`<button class="danger quiet" onClick=${asks("delete")}>Delete …</button>`}
       <${Lacking} topic=${job.topic} scopes=${["add", "admin"]} />

@@ -1,6 +1,6 @@
 // Jobs: a list by a filter, which is in the address.
-import { html, useEffect, useId, useObservable } from "../lib.js";
-import { changed, go, query, setQuery } from "../address.js";
+import { html, useId, useObservable } from "../lib.js";
+import { go, query, setQuery } from "../address.js";
 import { rights } from "../api.js";
 import { useQuestion } from "../bulk.js";
 import { filterOf } from "../filter.js";
@@ -9,20 +9,13 @@ import { JobList } from "../joblist.js";
 import { useKeys } from "../keys.js";
 import { Field, STATES } from "../parts.js";
 import { preferences } from "../preferences.js";
+import { ChooseTopic } from "../topicchoice.js";
 
 const Part = ({ name, value = "", ...more }) => html`<div>
   <${Field} value=${value} onChange=${(event) => setQuery({ [name]: event.target.value })} ...${more} /></div>`;
 
 /** Whether the year of a moment is complete: a browser reports each digit that is typed. */
 const isWhole = (text) => text === "" || text >= "1970";
-
-/** Asks for a topic where the token is for some only. One alone is taken. */
-function ChooseTopic({ topics }) {
-  const names = topics.filter((topic) => !topic.endsWith("*"));
-  const only = topics.length === 1 ? names[0] : undefined;
-  useEffect(() => void (only && setQuery({ topic: only }, true)), [only]);
-  return html`<section class="card"><p class="empty">This token is for some topics only. Name one above${names.length > 0 && html`: ${names.map((topic, n) => html`${n > 0 && ", "}<a key=${topic} class="mono" href=${changed({ topic })}>${topic}</a>`)}`}.</p></section>`;
-}
 
 function Filter({ filter }) {
   const { zone } = useObservable(preferences);

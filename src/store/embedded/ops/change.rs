@@ -8,7 +8,10 @@ use super::{
     write_txn::{FoundJob, WriteTxn},
 };
 use crate::{
-    job::{Actor, Body, ExpiryChange, HistoryEvent, IdEnd, JobId, State, Timestamp, Topic, TopicFilter},
+    job::{
+        Actor, Body, DueChange, ExpiryChange, HistoryEvent, IdEnd, JobId, State, Timestamp, Topic,
+        TopicFilter,
+    },
     store::{
         Applied, DeleteRule, DeletedJob, JobChange, Patch, Refusal, Requeue,
         embedded::{
@@ -40,8 +43,10 @@ pub(super) fn patch(
     patch.apply_to(&mut head.spec);
     head.other.set_timed_out(None);
     if let Some(due) = patch.due {
-        head.remember(HistoryEvent::Rescheduled, by, txn.wall_now());
+        let from = txn.shown_due(&head);
         txn.set_due(&mut head, due);
+        let change = DueChange { from, to: txn.shown_due(&head) };
+        head.remember(HistoryEvent::Rescheduled(Some(change)), by, txn.wall_now());
     }
     let changes_expiry = patch.expiry != ExpiryChange::Keep;
     if patch.due.is_some() || changes_expiry {

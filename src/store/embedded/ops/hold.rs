@@ -128,25 +128,29 @@ pub(super) fn postpone(
     Ok(Applied::Done { topic: txn.topic_of(job_ref) })
 }
 
-/// See [`StepAction::Release`](crate::store::StepAction::Release). The whole job is rewritten.
+/// See [`StepAction::Release`](crate::store::StepAction::Release) and, without a receipt,
+/// [`StepAction::Revoke`](crate::store::StepAction::Revoke). The whole job is rewritten.
 pub(super) fn release(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
-    receipt: &Receipt,
+    receipt: Option<&Receipt>,
     release: &Release,
 ) -> Attempted<Applied> {
-    let (found, lease) = read_reserved(txn, scope, id, receipt)?;
+    let (found, lease) = match receipt {
+        Some(receipt) => read_reserved(txn, scope, id, receipt)?,
+        None => read_held(txn, scope, id)?,
+    };
+    let end = if receipt.is_some() { AttemptEnd::Released } else { AttemptEnd::Revoked };
     if lease.is_of_older() {
         return end_older(txn, found.job_ref);
     }
     txn.check_space(SpaceNeed::Rewrite)?;
     if found.content.head.spec.has_used_all_attempts(lease.attempts) {
-        let end = (AttemptEnd::Released, Reason::ATTEMPTS_USED);
-        return bury_job(txn, found, &lease, release.reason.clone(), end);
+        return bury_job(txn, found, &lease, release.reason.clone(), (end, Reason::ATTEMPTS_USED));
     }
     let FoundJob { hash, job_ref, content: mut record } = found;
-    txn.remember_attempt(&mut record.head, &lease, AttemptEnd::Released, release.reason.as_ref());
+    txn.remember_attempt(&mut record.head, &lease, end, release.reason.as_ref());
     let step = record.head.spec.retry.after_release(lease.attempts);
     match release.due {
         Some(due) => txn.set_due(&mut record.head, due),
@@ -243,4 +247,15 @@ fn read_reserved(
             Err(Refusal::Gone.into())
         }
     }
+}
+
+/// Reads the record of a job that is reserved, under whichever receipt.
+fn read_held(
+    txn: &mut WriteTxn<'_>,
+    scope: &TopicFilter,
+    id: &JobId,
+) -> Attempted<(FoundJob<Record>, Lease)> {
+    let found = txn.find(scope, id)?.ok_or(Refusal::Gone)?;
+    let lease = txn.memory.lease(found.job_ref.key).filter(|_| !found.job_ref.dead).cloned();
+    Ok((found, lease.ok_or(Refusal::NotReserved)?))
 }

@@ -174,11 +174,13 @@ impl WriteTxn<'_> {
 
     /// Whether the job would expire before its due time.
     pub fn expires_first(&self, head: &RecordHead) -> bool {
-        let shown_due = match head.due_kind() {
-            DueKind::Elapsed => head.due_at.shifted(self.wall_ahead_ms),
-            DueKind::Moment => head.due_at,
-        };
-        head.expiry().is_some_and(|expires_at| expires_at.shown(self.wall_ahead_ms) < shown_due)
+        let due_at = self.shown_due(head);
+        head.expiry().is_some_and(|expires_at| expires_at.shown(self.wall_ahead_ms) < due_at)
+    }
+
+    /// The due time as callers see it.
+    pub fn shown_due(&self, head: &RecordHead) -> Timestamp {
+        head.shown_due(self.wall_ahead_ms)
     }
 
     /// The job as callers see it.

@@ -106,10 +106,7 @@ impl Record {
     /// The job as callers see it, in `state`, with its reservation if it has one. What time decides about is shown by the
     /// machine's clock, which is ahead of the store's by `wall_ahead_ms`.
     pub fn to_job(&self, state: State, lease: Option<&Lease>, wall_ahead_ms: i64) -> Job {
-        let due_at = match self.head.due_kind() {
-            DueKind::Elapsed => self.head.due_at.shifted(wall_ahead_ms),
-            DueKind::Moment => self.head.due_at,
-        };
+        let due_at = self.head.shown_due(wall_ahead_ms);
         let expires_at = self.head.expiry().map(|expires_at| expires_at.shown(wall_ahead_ms));
         let head = self.head.clone();
         let state = match (state, lease) {
@@ -153,6 +150,14 @@ impl Record {
 }
 
 impl RecordHead {
+    /// The due time as callers see it: by the machine's clock, which is ahead of the store's by `wall_ahead_ms`.
+    pub fn shown_due(&self, wall_ahead_ms: i64) -> Timestamp {
+        match self.due_kind() {
+            DueKind::Elapsed => self.due_at.shifted(wall_ahead_ms),
+            DueKind::Moment => self.due_at,
+        }
+    }
+
     /// Where the job is delivered to.
     pub fn outlet(&self) -> Outlet {
         Outlet { topic: self.topic.clone(), host: self.host }

@@ -10,7 +10,7 @@ use super::{gone_delay::GoneDelay, read::decode_job};
 use crate::{
     job::{Actor, Delay, Expiry, ExpiryChange, Job, Outlet, Reason, Receipt, State, Timestamp, encode_steps},
     store::{
-        Applied, DeleteRule, Outcome, Patch, Refusal, Result, Step, StepAction,
+        Applied, DeleteRule, Outcome, Patch, Refusal, Release, Result, Step, StepAction,
         redis::{
             codec::{record, scope::encode_scope},
             connection::call::ScriptCall,
@@ -65,6 +65,7 @@ impl StepRunner {
             StepAction::Cancel(_) => self.cancel(run, Delay::default()).await,
             StepAction::Postpone(_, delay) => self.cancel(run, *delay).await,
             StepAction::Release(..)
+            | StepAction::Revoke(_)
             | StepAction::Touch(..)
             | StepAction::Bury(..)
             | StepAction::Requeue(_)
@@ -90,12 +91,8 @@ impl StepRunner {
 
     async fn apply_step(&self, step: &Step) -> Result<Outcome<Applied>> {
         match &step.action {
-            StepAction::Release(receipt, release) => {
-                let reason = reason_arg(release.reason.as_ref());
-                let args =
-                    |call| receipt_arg(call, receipt).due_args(release.due).optional_arg(reason.clone());
-                self.apply_one(Script::Release, step, args).await
-            }
+            StepAction::Release(receipt, release) => self.release(step, Some(receipt), release).await,
+            StepAction::Revoke(release) => self.release(step, None, release).await,
             StepAction::Touch(receipt, ttr) => {
                 let ttr = ttr.map(|ttr| millis_arg(ttr.as_duration()));
                 let args = |call| receipt_arg(call, receipt).optional_arg(ttr.clone());
@@ -123,6 +120,21 @@ impl StepRunner {
             | StepAction::Cancel(_)
             | StepAction::Postpone(..) => unreachable!("these share calls"),
         }
+    }
+
+    /// Runs the script of a release: without a receipt, whichever worker holds the job.
+    async fn release(
+        &self,
+        step: &Step,
+        receipt: Option<&Receipt>,
+        release: &Release,
+    ) -> Result<Outcome<Applied>> {
+        let (receipt, reason) = (receipt.map(Receipt::as_bytes), reason_arg(release.reason.as_ref()));
+        let args = |call: ScriptCall| {
+            let call = call.bytes_arg(receipt.map_or_else(Vec::new, |receipt| receipt.to_vec()));
+            call.due_args(release.due).optional_arg(reason.clone())
+        };
+        self.apply_one(Script::Release, step, args).await
     }
 
     async fn cancel(&self, run: &[Step], delay: Delay) -> Result<Vec<Outcome<Applied>>> {
@@ -209,6 +221,7 @@ fn belong_together(one: &Step, other: &Step) -> bool {
 fn has_own_call(action: &StepAction) -> bool {
     match action {
         StepAction::Release(..)
+        | StepAction::Revoke(_)
         | StepAction::Touch(..)
         | StepAction::Bury(..)
         | StepAction::Requeue(_)

@@ -77,6 +77,7 @@ fn letter(kind: NoticeKind) -> &'static str {
         NoticeKind::Operation => "o",
         NoticeKind::StopRequest => "s",
         NoticeKind::Process => "p",
+        NoticeKind::Activity => "a",
         // `scripts/get_settings.lua` reads it.
         NoticeKind::Watch => "w",
     }

@@ -29,8 +29,12 @@ local function change(id, job, kind, ms, expiry)
     return OK, -1
   end
   set_attribute(job, TIMED_OUT, nil)
-  if requeues then job.attempts, job.reason = 0, nil end
-  remember(job, requeues and REQUEUED or RESCHEDULED, NOW, 0, 0, ARGV[A])
+  if requeues then
+    job.attempts, job.reason = 0, nil
+    remember(job, REQUEUED, NOW, 0, 0, ARGV[A])
+  else
+    remember_reschedule(job, due, ARGV[A])
+  end
   wait_until(id, job, due, is_moment)
   return OK, math.max(due - NOW, 0)
 end

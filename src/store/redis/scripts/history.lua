@@ -1,6 +1,6 @@
 -- Prelude of the scripts that add to a job's history. `job/history.rs` documents the format and writes the same: change both
 -- together.
-local RELEASED, TTR_ENDED, BURIED, REQUEUED, RESCHEDULED, BY_REPLACING = 1, 2, 3, 4, 5, 6
+local RELEASED, TTR_ENDED, BURIED, REQUEUED, RESCHEDULED, BY_REPLACING, REVOKED = 1, 2, 3, 4, 5, 6, 7
 local HISTORY_LIMIT, REASON_LIMIT, ACTOR_LIMIT = 10, 160, 256
 
 -- The first `limit` bytes of a text, without a part of a character at their end.
@@ -29,6 +29,11 @@ local function remember(job, kind, at, attempt, took, by, reason)
   names = pack('>I2', #names) .. names .. abridge(reason or '', REASON_LIMIT)
   entries[#entries + 1] = pack('>I2BI6I4I6', 17 + #names, kind, at, attempt, math.max(took, 0)) .. names
   job.history = table.concat(entries, '', math.max(#entries - HISTORY_LIMIT, 0) + 1)
+end
+
+-- The job is due at another time from now on. To be called before its due time is changed.
+local function remember_reschedule(job, due, by)
+  remember(job, RESCHEDULED, NOW, 0, 0, by, pack('>I6I6', job.due, due))
 end
 
 -- The present reservation ends now and does not finish the job.

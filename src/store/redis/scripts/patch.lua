@@ -28,7 +28,7 @@ if due or ARGV[A + 6] ~= '' then
   if count_expiry(JOB, due or JOB.due, is_moment) then return { EXPIRES_FIRST } end
 end
 if ARGV[A + 7] ~= '' then JOB.body = ARGV[A + 7] end
-if due then remember(JOB, RESCHEDULED, NOW, 0, 0, ARGV[A + 8]) end
+if due then remember_reschedule(JOB, due, ARGV[A + 8]) end
 
 local was = JOB.state
 if had_expiry and not JOB.expires then call('ZREM', EXPIRIES, ID) end

@@ -1,10 +1,18 @@
 #!lua flags=allow-oom
--- Releases a reserved job, or makes it dead when its attempts are used up.
+-- Releases a reserved job, or makes it dead when its attempts are used up. Without a receipt, whichever worker holds it.
 --
--- ARGV[A+1..] receipt, 'after' | 'at' | '' for the schedule, ms or '', reason or '' with a leading '+' when given
+-- ARGV[A+1..] receipt or '', 'after' | 'at' | '' for the schedule, ms or '', reason or '' with a leading '+' when given
 local replayed = replayed_reply()
 if replayed then return replayed end
-local refused = receipt_fault(ARGV[A + 1]) or older_fault()
+local NOT_RESERVED, IS_REVOKED, refused = 6, ARGV[A + 1] == '', nil
+if not IS_REVOKED then
+  refused = receipt_fault(ARGV[A + 1])
+elseif not JOB then
+  refused = { GONE }
+elseif JOB.state ~= RESERVED then
+  refused = { NOT_RESERVED }
+end
+refused = refused or older_fault()
 if refused then return refused end
 
 local reason = nil
@@ -16,7 +24,7 @@ if kind == '' then
 end
 local due = due_at(kind == 'at', ms)
 if (attempts_used_up(JOB) or due <= NOW) and not outlets[JOB.outlet] then return { MOVED, JOB.outlet } end
-remember_attempt(JOB, RELEASED, reason)
+remember_attempt(JOB, IS_REVOKED and REVOKED or RELEASED, reason)
 if attempts_used_up(JOB) then
   make_dead(ID, JOB, reason or 'attempts_used')
 else

@@ -1,7 +1,10 @@
 //! Steps of the model: one after the other, each on the whole content.
 
 use linger::{
-    job::{Actor, AttemptEnd, ExpiryChange, HistoryEvent, IdEnd, JobId, Reason, Receipt, State, TopicFilter},
+    job::{
+        Actor, AttemptEnd, DueChange, ExpiryChange, HistoryEvent, IdEnd, JobId, Reason, Receipt, State,
+        TopicFilter,
+    },
     store::{
         Applied, DeleteRule, DeletedJob, JobChange, Outcome, Patch, Refusal, Release, Requeue, Step,
         StepAction, moment_of,
@@ -48,6 +51,11 @@ impl Naive {
                 applied.map_err(|_| Refusal::NotAsSeen)?;
                 Ok(Applied::Done { topic: topic.clone() })
             }
+            StepAction::Revoke(_) => {
+                let held = content.find(scope, id).map(|entry| entry.receipt.clone());
+                let receipt = held.ok_or(Refusal::Gone)?.ok_or(Refusal::NotReserved)?;
+                self.apply_held(&mut content, scope, id, &receipt, action)
+            }
             StepAction::Release(receipt, _)
             | StepAction::Touch(receipt, _)
             | StepAction::Bury(receipt, _)
@@ -78,12 +86,13 @@ impl Naive {
             let topic = entry.job.topic.clone();
             return if is_of_worker { Err(Refusal::Replaced) } else { Ok(Applied::Done { topic }) };
         }
-        if matches!(action, StepAction::Release(..) | StepAction::Bury(..)) {
+        if matches!(action, StepAction::Release(..) | StepAction::Revoke(_) | StepAction::Bury(..)) {
             entry.timed_out = None;
         }
         let now = self.clock.read();
         match action {
-            StepAction::Release(_, release) => self.release_one(entry, release),
+            StepAction::Release(_, release) => self.release_one(entry, release, AttemptEnd::Released),
+            StepAction::Revoke(release) => self.release_one(entry, release, AttemptEnd::Revoked),
             StepAction::Touch(_, ttr) => {
                 let ttr = ttr.unwrap_or(entry.job.spec.ttr).as_duration();
                 set_until(&mut entry.job, now.after(ttr));
@@ -107,9 +116,9 @@ impl Naive {
         Ok(Applied::Job(Box::new(entry.job.clone())))
     }
 
-    fn release_one(&self, entry: &mut Entry, release: &Release) {
+    fn release_one(&self, entry: &mut Entry, release: &Release, end: AttemptEnd) {
         let now = self.clock.read();
-        self.remember_attempt(&mut entry.job, AttemptEnd::Released, release.reason.clone());
+        self.remember_attempt(&mut entry.job, end, release.reason.clone());
         let attempts = entry.job.attempts;
         if entry.job.spec.has_used_all_attempts(attempts) {
             return self.die(entry, release.reason.clone(), Reason::ATTEMPTS_USED);
@@ -174,7 +183,8 @@ impl Naive {
         entry.job = job;
         entry.timed_out = None;
         if let Some(due_at) = due_at {
-            self.remember(&mut entry.job, HistoryEvent::Rescheduled, by);
+            let change = DueChange { from: entry.job.due_at, to: due_at };
+            self.remember(&mut entry.job, HistoryEvent::Rescheduled(Some(change)), by);
             self.wait_until(entry, due_at);
         } else if let Some(deadline) = entry.job.next_deadline() {
             self.listener.due_in(deadline.since(self.clock.now()));

@@ -1,0 +1,70 @@
+// Who polls for jobs and holds them, what is called, and a job that is taken back.
+import assert from "node:assert/strict";
+import http from "node:http";
+import { inBrowser, onEveryEngine } from "./harness.mjs";
+
+const cellsOf = (page, name) => page.getByRole("row").filter({ hasText: name }).getByRole("cell").allInnerTexts();
+
+onEveryEngine("workers are listed, and a job is taken back from one", {}, async ({ server, tab, page }) => {
+  await server.call("POST", "jobs", { topic: "mail", id: "held" });
+  await server.call("GET", "topics/mail/pop?worker=w-7");
+  await server.call("GET", "topics/order/pop?worker=w-8");
+  await tab.go("workers");
+  await tab.sees("w-8");
+  const [topic, waiting, polled, held, since, from] = await cellsOf(page, "w-7");
+  assert.deepEqual([topic, waiting, held, from], ["mail", "0", "1", "127.0.0.1"]);
+  assert.match(polled, /ago|now/);
+  assert.match(since, /^\d+ s$/);
+  assert.deepEqual((await cellsOf(page, "w-8")).slice(3, 5), ["0", "–"]);
+  await tab.check("the workers");
+  await page.getByRole("row").filter({ hasText: "w-7" }).getByRole("link", { name: "1", exact: true }).click();
+  await page.getByRole("link", { name: "held", exact: true }).click();
+  await tab.button("Take back …").click();
+  await tab.sees("A worker that still lives is not told");
+  await tab.button("Take back 1 job").click();
+  await tab.sees("Took back 1 of 1 job.");
+  await tab.sees(/Attempt 1 was taken back after .* from w-7/);
+  await tab.sees("revoked by 127.0.0.1");
+  const job = await server.call("GET", "jobs/held");
+  assert.deepEqual([job.state, job.history[0].ended], ["ready", "revoked"]);
+});
+
+inBrowser("several jobs are taken back from a list", {}, async ({ server, tab, page }) => {
+  for (const id of ["a", "b", "c"]) {
+    await server.call("POST", "jobs", { topic: "mail", id });
+    await server.call("GET", "topics/mail/pop?worker=w-7");
+  }
+  await tab.go("jobs?state=reserved");
+  await tab.sees("w-7");
+  assert.equal(await page.getByRole("button", { name: /^Take back all/ }).count(), 0);
+  for (const id of ["a", "b"]) await page.getByLabel(`Select ${id}`, { exact: true }).check();
+  await tab.button("Take back …").click();
+  await tab.button("Take back 2 jobs").click();
+  await tab.sees("Took back 2 of 2 jobs.");
+  const { counts } = await server.call("GET", "topics/mail");
+  assert.deepEqual([counts.ready, counts.reserved], [2, 1]);
+});
+
+inBrowser("the hosts of callbacks are listed, those that rest first", {}, async ({ server, tab, page }) => {
+  const endpoint = http.createServer((request, response) => {
+    response.writeHead(request.url === "/well" ? 204 : 503, { "retry-after": "60" }).end();
+  });
+  await new Promise((resolve) => endpoint.listen(0, "127.0.0.1", resolve));
+  const url = `http://127.0.0.1:${endpoint.address().port}`;
+  try {
+    await tab.go("callbacks");
+    await tab.sees("No URL was called lately.");
+    for (const [topic, path] of [["alpha", "/well"], ["beta", "/ill"]]) {
+      await server.call("PUT", `topics/${topic}`, { callback: { url: url + path } });
+      await server.call("POST", "jobs", { topic, id: topic });
+    }
+    await tab.sees("1 of 2 rest");
+    const rows = await page.locator("tbody tr").allInnerTexts();
+    assert.match(rows[0], /beta\s+next call in \d+ s rests[^]*http_503/);
+    assert.match(rows[1], /alpha\s+is idle/);
+    await tab.check("the callbacks");
+  } finally {
+    endpoint.close();
+    endpoint.closeAllConnections();
+  }
+});

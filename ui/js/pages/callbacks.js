@@ -1,0 +1,54 @@
+// Callbacks: the hosts that are called for each topic, how that goes, and which rest.
+import { html, useObservable } from "../lib.js";
+import { href, query, queryText } from "../address.js";
+import { count } from "../format.js";
+import { useKeys } from "../keys.js";
+import { AsOf, Distance, Text, Unloaded } from "../parts.js";
+import { usePoll } from "../poll.js";
+import { OnlyTopic } from "../topicchoice.js";
+
+/** A host that rests says when it is called next; all others, how many calls go on. */
+const State = ({ end }) =>
+  end.resting_until
+    ? html`next call <${Distance} at=${end.resting_until} /> <span class="tag">rests</span>`
+    : end.in_flight > 0 ? "is called" : "is idle";
+
+const Row = ({ end }) => html`<tr data-row>
+  <th scope="row"><code class="id">${end.host}</code></th>
+  <td><a class="mono" href=${href("topics", end.topic)}>${end.topic}</a></td>
+  <td><${State} end=${end} /></td>
+  <td class="number">${count(end.in_flight)} of ${count(end.window)}</td>
+  <td>${end.last_failure ? html`<code><${Text} text=${end.last_failure.reason} /></code> <${Distance} at=${end.last_failure.at} />` : "–"}</td>
+  <td><a href=${`${href("jobs")}${queryText({ state: "delayed", topic: end.topic })}`}>Jobs</a></td>
+</tr>`;
+
+/** What rests comes first, then what failed last. */
+const byTrouble = (one, other) =>
+  Boolean(other.resting_until) - Boolean(one.resting_until) ||
+  (other.last_failure?.at ?? "").localeCompare(one.last_failure?.at ?? "") ||
+  `${one.topic} ${one.host}`.localeCompare(`${other.topic} ${other.host}`);
+
+function List({ topic }) {
+  const poll = usePoll(`callbacks${queryText({ topic })}`, 2_000);
+  useKeys({ r: poll.refresh });
+  if (!poll.data) return html`<${Unloaded} poll=${poll} what="the endpoints" />`;
+  const { endpoints, complete } = poll.data;
+  const resting = endpoints.filter((end) => end.resting_until).length;
+  return html`<${AsOf} poll=${poll} />
+    <section class="card ${poll.stale}" aria-labelledby="endpoints">
+      <div class="heading"><h2 id="endpoints">Hosts that are called</h2>
+        <span class=${resting > 0 ? "problem" : "small"}>${resting > 0 ? `${count(resting)} of ${count(endpoints.length)} rest` : count(endpoints.length)}</span></div>
+      ${endpoints.length > 0
+        ? html`<div class="wide"><table>
+            <thead><tr><th scope="col">Host</th><th scope="col">Topic</th><th scope="col">State</th><th scope="col" class="number">Calls in progress</th>
+              <th scope="col">Last failure</th><th scope="col"><span class="visually-hidden">Jobs</span></th></tr></thead>
+            <tbody>${[...endpoints].sort(byTrouble).map((end) => html`<${Row} key=${`${end.topic} ${end.host}`} end=${end} />`)}</tbody></table></div>`
+        : html`<p class="empty">No URL was called lately. A topic or a job with a callback is called when it is due; see its topic.</p>`}
+      ${!complete && html`<p class="small">Some may be missing: there are very many, or another process does not show its own yet.</p>`}
+    </section>`;
+}
+
+export function Callbacks() {
+  const { topic } = useObservable(query);
+  return html`<h1 tabindex="-1">Callbacks</h1><${OnlyTopic} topic=${topic}><${List} key=${topic} topic=${topic} /><//>`;
+}

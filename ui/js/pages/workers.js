@@ -1,0 +1,46 @@
+// Workers: who polls for jobs, from where, and who holds jobs, since when.
+import { html, useObservable } from "../lib.js";
+import { href, query, queryText } from "../address.js";
+import { rights } from "../api.js";
+import { count } from "../format.js";
+import { useKeys } from "../keys.js";
+import { AsOf, Distance, Elapsed, Text, Unloaded } from "../parts.js";
+import { usePoll } from "../poll.js";
+import { OnlyTopic } from "../topicchoice.js";
+
+/** The jobs that a worker holds. */
+const heldBy = ({ topic, worker }) => `${href("jobs")}${queryText({ state: "reserved", topic, reserved_by: worker })}`;
+
+const Row = ({ row, withAddresses }) => html`<tr data-row>
+  <th scope="row">${row.worker ? html`<bdi class="mono"><${Text} text=${row.worker} /></bdi>` : "not known"}</th>
+  <td><a class="mono" href=${href("topics", row.topic)}>${row.topic}</a></td>
+  <td class="number">${count(row.waiting)}</td>
+  <td>${row.polled_at ? html`<${Distance} at=${row.polled_at} />` : "–"}</td>
+  <td class="number">${row.reserved > 0 ? html`<a href=${heldBy(row)}>${count(row.reserved)}</a>` : 0}</td>
+  <td>${row.oldest_reserved_at ? html`<${Elapsed} at=${row.oldest_reserved_at} />` : "–"}</td>
+  ${withAddresses && html`<td class="mono small">${(row.addresses ?? []).join(", ")}</td>`}
+</tr>`;
+
+function List({ topic }) {
+  const poll = usePoll(`workers${queryText({ topic })}`, 2_000);
+  const { scopes = [] } = useObservable(rights) ?? {};
+  useKeys({ r: poll.refresh });
+  if (!poll.data) return html`<${Unloaded} poll=${poll} what="the workers" />`;
+  const { workers, complete } = poll.data;
+  const withAddresses = scopes.includes("admin");
+  return html`<${AsOf} poll=${poll} />
+    <section class="card ${poll.stale}" aria-label="Workers">
+      ${workers.length > 0
+        ? html`<div class="wide"><table>
+            <thead><tr><th scope="col">Worker</th><th scope="col">Topic</th><th scope="col" class="number">Polls that wait</th><th scope="col">Last poll</th>
+              <th scope="col" class="number">Jobs held</th><th scope="col">Oldest for</th>${withAddresses && html`<th scope="col">From</th>`}</tr></thead>
+            <tbody>${workers.map((row) => html`<${Row} key=${`${row.topic} ${row.worker}`} row=${row} withAddresses=${withAddresses} />`)}</tbody></table></div>`
+        : html`<p class="empty">No worker has polled in the last minute or holds a job.</p>`}
+      ${!complete && html`<p class="small">Some may be missing: there are very many, or another process does not show its own yet.</p>`}
+    </section>`;
+}
+
+export function Workers() {
+  const { topic } = useObservable(query);
+  return html`<h1 tabindex="-1">Workers</h1><${OnlyTopic} topic=${topic}><${List} key=${topic} topic=${topic} /><//>`;
+}

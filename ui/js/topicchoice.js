@@ -1,0 +1,20 @@
+// Pages about all topics, for tokens that may read some only: the topic in the address is shown, or asked for.
+import { html, useEffect, useObservable } from "./lib.js";
+import { changed, setQuery } from "./address.js";
+import { rights } from "./api.js";
+
+/** Asks for a topic where the token is for some only. One alone is taken. */
+export function ChooseTopic({ topics }) {
+  const names = topics.filter((topic) => !topic.endsWith("*"));
+  const only = topics.length === 1 ? names[0] : undefined;
+  useEffect(() => void (only && setQuery({ topic: only }, true)), [only]);
+  return html`<section class="card"><p class="empty">This token is for some topics only. Name one above${names.length > 0 && html`: ${names.map((topic, n) => html`${n > 0 && ", "}<a key=${topic} class="mono" href=${changed({ topic })}>${topic}</a>`)}`}.</p></section>`;
+}
+
+/** The children, once the token may read what they show; before them, of which topic they are. */
+export function OnlyTopic({ topic, children }) {
+  const { topics } = useObservable(rights) ?? {};
+  if (topics && !topic) return html`<${ChooseTopic} topics=${topics} />`;
+  return html`${topic && html`<p class="chosen">Only topic <strong class="mono">${topic}</strong>.
+    ${!topics && html` <a href=${changed({ topic: null })}>Show all</a>`}</p>`}${children}`;
+}
