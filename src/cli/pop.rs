@@ -37,6 +37,9 @@ pub(super) struct PopArgs {
     /// How long the jobs are reserved [default: each job's own TTR]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     ttr: Option<Duration>,
+    /// Name of the worker, shown with the jobs [default: that of the token, or the address]
+    #[arg(long, value_name = "NAME")]
+    worker: Option<String>,
     /// Most jobs
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     max: u16,
@@ -125,7 +128,7 @@ async fn poll(
             return Ok(Vec::new());
         }
         let wait = left.min(LONGEST_POLL);
-        let request = PopRequest { wait, ttr: arguments.ttr, max, worker: None };
+        let request = PopRequest { wait, ttr: arguments.ttr, max, worker: arguments.worker.clone() };
         // Jobs that a lost answer reserved come back after their TTR, whether the pop is repeated or not.
         let request = Request::pop_batch(&topics, &request).repeat(Repeat::Safe);
         let popped = session.until_stopped(reserve(session, arguments, &request)).await?;

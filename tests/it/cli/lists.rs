@@ -15,7 +15,7 @@ fn fill(cli: &Cli) {
     ] {
         cli.succeed(&["add", topic, "1", "--id", id, "--delay", delay, "--ttr", "1h"]);
     }
-    assert_eq!(cli.server.call("POST", "/topics/mail/pop?worker=w1", "").status, 200);
+    cli.succeed(&["pop", "mail", "--worker", "w1"]);
     let popped: Value = serde_json::from_str(&cli.succeed(&["pop", "mail"])).expect("is a job");
     let text = |member: &str| popped[member].as_str().expect("is text").to_owned();
     cli.succeed(&["bury", &text("id"), "--receipt", &text("receipt"), "--reason", "http 503 from psp"]);
