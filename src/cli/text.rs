@@ -43,6 +43,11 @@ impl Wording {
         self.worded(moment, "%Y-%m-%d %H:%M")
     }
 
+    /// When this day began, by the clock of this machine.
+    pub fn midnight(&self) -> Timestamp {
+        self.zoned(self.now).start_of_day().map_or(self.now, |day| day.timestamp())
+    }
+
     fn worded(&self, moment: Timestamp, form: &str) -> String {
         let zoned = self.zoned(moment);
         let has_present_offset = zoned.offset() == self.zoned(self.now).offset();
@@ -55,7 +60,11 @@ impl Wording {
     }
 
     pub fn since(&self, moment: Timestamp) -> String {
-        span(self.now.duration_since(moment).try_into().unwrap_or_default())
+        span(self.time_since(moment))
+    }
+
+    pub fn time_since(&self, moment: Timestamp) -> Duration {
+        self.now.duration_since(moment).try_into().unwrap_or_default()
     }
 
     /// `in 30m`, or `2h ago`.

@@ -4,10 +4,11 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
 use linger_client::{Request, Timeline, TimelineRequest, Timestamp};
+use serde::Deserialize;
 
 use super::{
-    exit::Exit,
-    session::ReadArgs,
+    exit::{Exit, Failure},
+    session::{ReadArgs, Session},
     terminal,
     text::{Wording, grouped, span},
 };
@@ -25,12 +26,12 @@ const MOST_EMPTY_LINES: usize = 2;
 /// Arguments of `linger timeline`.
 #[derive(Debug, Args)]
 pub(super) struct TimelineArgs {
-    /// Name of the topic [default: all of them]
+    /// Name of the topic [default: all of them, or the only one of the token]
     topic: Option<String>,
     /// How far to look ahead, from a minute to 11 years
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = parse_duration)]
     span: Duration,
-    /// How long each step is, in whole minutes [default: by the span and the terminal, from a minute to 28 days]
+    /// How long each step is, in whole minutes, from now [default: by the span and the terminal, at round times]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     step: Option<Duration>,
     #[command(flatten)]
@@ -40,21 +41,56 @@ pub(super) struct TimelineArgs {
 /// Runs `linger timeline`.
 pub(super) fn run(TimelineArgs { topic, span, step, read }: &TimelineArgs) -> ExitCode {
     read.run("timeline", async |session| {
-        let (topic, step) =
-            (topic.as_deref(), Some(step.unwrap_or_else(|| default_step(*span, most_steps()))));
-        let response =
-            session.call(&Request::timeline(&TimelineRequest { topic, span: *span, step })).await?;
+        let wording = session.wording();
+        let (topic, response) = match session.call(&request(topic.as_deref(), *span, *step, &wording)).await {
+            Ok(response) => (topic.clone(), response),
+            Err(failure) if failure.exit == Exit::NotAllowed && topic.is_none() => {
+                let Some(only) = only_topic(session).await? else { return Err(failure) };
+                let response = session.call(&request(Some(&only), *span, *step, &wording)).await?;
+                (Some(only), response)
+            }
+            Err(failure) => return Err(failure),
+        };
+        let topic = topic.as_deref();
         if let Some(topic) = topic
             && is_empty(&session.read(&response)?)
         {
             // The timeline of a topic that does not exist is empty; this call fails for it.
             session.call(&Request::topic(topic)).await?;
         }
-        let wording = session.wording();
         session
             .print(&response, |timeline: Timeline| draw(topic, &timeline, &wording, terminal::columns()))?;
         Ok(Exit::Done)
     })
+}
+
+/// Without a step, steps begin at round times of the clock, and the first is the one that has begun.
+fn request(topic: Option<&str>, span: Duration, step: Option<Duration>, wording: &Wording) -> Request {
+    let default = default_step(span, most_steps());
+    let from = step.is_none().then(|| beginning_of_step(wording, default));
+    let begun = from.map_or(Duration::ZERO, |from| wording.time_since(from));
+    let step = Some(step.unwrap_or(default));
+    Request::timeline(&TimelineRequest { topic, from, span: span.saturating_add(begun), step })
+}
+
+/// When the present step of this length began, of steps that begin with the day by the clock of this machine. Steps of a day or
+/// more begin with this day.
+fn beginning_of_step(wording: &Wording, step: Duration) -> Timestamp {
+    let midnight = wording.midnight();
+    let steps = wording.time_since(midnight).as_secs() / step.as_secs().max(1);
+    let since = u32::try_from(steps).ok().and_then(|steps| step.checked_mul(steps));
+    since.and_then(|since| midnight.checked_add(since).ok()).unwrap_or(midnight)
+}
+
+/// The topic of a token that is for this one only.
+async fn only_topic(session: &Session) -> Result<Option<String>, Failure> {
+    #[derive(Deserialize)]
+    struct Rights {
+        topics: Option<Vec<String>>,
+    }
+    let Rights { topics } = session.read(&session.call(&Request::whoami()).await?)?;
+    let only = topics.and_then(|topics| <[String; 1]>::try_from(topics).ok());
+    Ok(only.map(|[topic]| topic).filter(|topic| !topic.ends_with('*')))
 }
 
 /// How many steps fit into the terminal.
@@ -209,6 +245,27 @@ mod tests {
         let lines =
             [lines[0], lines[1], "2026-11-22 14:10  9,876,543,210", "2026-11-22 15:10  1,234,567,890"];
         assert_drawn(None, &counts, 20, &lines);
+    }
+
+    #[test]
+    fn steps_begin_with_the_day_of_the_machine() {
+        let wording = |now: &str| {
+            let zone = TimeZone::fixed(jiff::tz::offset(2));
+            Wording::in_zone(now.parse().expect("is a moment"), zone)
+        };
+        for (step_minutes, beginning) in [
+            (1, "2026-11-22T06:10:00Z"),
+            (60, "2026-11-22T06:00:00Z"),
+            (180, "2026-11-22T04:00:00Z"),
+            (1_440, "2026-11-21T22:00:00Z"),
+            (40_320, "2026-11-21T22:00:00Z"),
+        ] {
+            let step = Duration::from_secs(60 * step_minutes);
+            let began = beginning_of_step(&wording("2026-11-22T06:10:05.250Z"), step);
+            assert_eq!(began.to_string(), beginning, "{step_minutes} minutes");
+        }
+        let midnight = "2026-11-21T22:00:00Z";
+        assert_eq!(beginning_of_step(&wording(midnight), Duration::from_secs(60)).to_string(), midnight);
     }
 
     #[test]

@@ -18,7 +18,9 @@ use crate::{
 pub struct TimelineRequest<'a> {
     /// The topic; jobs of all topics when left out.
     pub topic: Option<&'a str>,
-    /// How long from now the span is, from a minute to 11 years.
+    /// When the span begins, rounded down to the minute; the present minute when left out.
+    pub from: Option<Timestamp>,
+    /// How long the span is, from a minute to 11 years.
     pub span: Duration,
     /// How long each step is, in whole minutes; the server chooses when left out.
     pub step: Option<Duration>,
@@ -104,6 +106,9 @@ impl Request {
     #[must_use]
     pub fn timeline(request: &TimelineRequest<'_>) -> Self {
         let mut path = format!("/timeline?span={}", duration_text(request.span));
+        if let Some(from) = request.from {
+            path.push_str(&format!("&from={}", segment(&from.to_string())));
+        }
         if let Some(step) = request.step {
             path.push_str(&format!("&step={}", duration_text(step)));
         }

@@ -1,5 +1,7 @@
 //! What `linger top` reads of the server at one time. Does not know how it is shown.
 
+use std::collections::HashMap;
+
 use linger_client::{
     EventSummary, Request, Response, Stats, Timestamp, Topic, TopicSort, TopicsRequest, Version,
 };
@@ -10,6 +12,8 @@ use crate::cli::exit::{Exit, Failure};
 
 /// Most topics that are read: the API returns no more of a sorted list.
 pub(super) const MOST_TOPICS: usize = 1_000;
+/// How many of the topics that are longest overdue are read beside another order.
+const MOST_OVERDUE: usize = 100;
 
 /// The answers of the server.
 pub(super) struct Answers {
@@ -18,6 +22,14 @@ pub(super) struct Answers {
     /// None if the token is for some topics.
     stats: Option<Response>,
     topics: Response,
+    /// The topics that are longest overdue, if the list does not know it of some: on Redis only this order does.
+    overdue: Option<Response>,
+}
+
+/// A page of topics.
+#[derive(Deserialize)]
+struct Page {
+    topics: Vec<Topic>,
 }
 
 /// The figures that are shown.
@@ -50,7 +62,14 @@ pub(super) async fn read(
     };
     let request = TopicsRequest { prefix, sort, limit: MOST_TOPICS, cursor: None };
     let topics = call(Request::topics(&request)).await?;
-    Ok(Answers { sort, version, stats, topics })
+    let is_unknown = |topic: &Topic| topic.counts.ready > 0 && topic.oldest_overdue_at.is_none();
+    let overdue = if object::<Page>(&topics)?.topics.iter().any(is_unknown) {
+        let request = TopicsRequest { sort: TopicSort::Overdue, limit: MOST_OVERDUE, ..request };
+        Some(call(Request::topics(&request)).await?)
+    } else {
+        None
+    };
+    Ok(Answers { sort, version, stats, topics, overdue })
 }
 
 impl Reading {
@@ -65,15 +84,19 @@ impl Reading {
 impl Answers {
     /// The figures in the answers. `now` is the time by this machine's clock.
     pub fn reading(&self, now: Timestamp) -> Result<Reading, Failure> {
-        #[derive(Deserialize)]
-        struct Page {
-            topics: Vec<Topic>,
-        }
         let stats: Option<Stats> = self.stats.as_ref().map(object).transpose()?;
+        let mut topics = object::<Page>(&self.topics)?.topics;
+        let overdue = self.overdue.as_ref().map(object::<Page>).transpose()?;
+        let overdue = overdue.into_iter().flat_map(|page| page.topics);
+        let oldest: HashMap<_, _> = overdue.map(|topic| (topic.topic, topic.oldest_overdue_at)).collect();
+        for topic in topics.iter_mut().filter(|topic| topic.counts.ready > 0) {
+            topic.oldest_overdue_at =
+                topic.oldest_overdue_at.or_else(|| oldest.get(&topic.topic).copied().flatten());
+        }
         Ok(Reading {
             now: stats.as_ref().map_or(now, |stats| stats.now),
             version: object(&self.version)?,
-            topics: object::<Page>(&self.topics)?.topics,
+            topics,
             sort: self.sort,
             stats,
             not_ready: None,

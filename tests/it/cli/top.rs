@@ -37,12 +37,19 @@ fn shows_mail(line: &str) -> bool {
     line.starts_with("mail ") && line.ends_with('!')
 }
 
+/// Whether a line says how long the oldest job of the topic has been due.
+fn shows_age(line: &str) -> bool {
+    let is_age = |word: &str| word.starts_with(|first: char| first.is_ascii_digit()) && word.ends_with('s');
+    line.starts_with("mail ") && line.split_whitespace().any(is_age)
+}
+
 fn shows_topics_until_q(cli: &Cli) {
     let mut terminal = start_top(cli, &[]);
     // The last line is drawn last.
     let screen = terminal.wait_for(|line| line.starts_with("2 topics by ready") && line.ends_with("h help"));
     terminal.wait_until_taken(true);
     terminal.wait_for(shows_mail);
+    terminal.wait_for(shows_age);
     let lines: Vec<&str> = screen.lines().collect();
     assert!(lines[0].starts_with("linger top  http://127.0.0.1:"), "{screen}");
     assert_eq!(lines[4], "TOPIC         DELAYED  READY  DEAD  IN/s  OUT/s  LATE p99  OLDEST  POLLS");
@@ -301,8 +308,11 @@ fn a_token_sees_the_topics_that_it_is_for() {
     assert!(screen.contains("no totals: the token is for some topics only"), "{screen}");
     terminal.press("q");
     assert_eq!(terminal.wait().code, Some(0));
-    assert_eq!(ended(command(&["timeline"])).code, Some(5));
-    assert_eq!(ended(command(&["timeline", "mail"])).code, Some(0));
+    let timelines =
+        [&["timeline", "--text"][..], &["timeline", "mail", "--text"]].map(|words| ended(command(words)));
+    for timeline in &timelines {
+        assert!(timeline.code == Some(0) && timeline.stdout.starts_with("mail: "), "{timeline:?}");
+    }
     assert_eq!(ended(cli.command(&["top"])).code, Some(5), "no token is not one for some topics");
     let mut may_not_read = command(&["top"]);
     may_not_read.env("LINGER_TOKEN", "other");

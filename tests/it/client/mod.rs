@@ -205,7 +205,7 @@ async fn the_calls_for_batches_topics_and_the_server_work() {
     let found = client.topics(&TopicsRequest { prefix: Some("n"), ..one }).await.expect("is answered");
     assert_eq!((found.topics[0].topic.as_str(), found.next_cursor), ("news", None));
     let (span, step) = (Duration::from_secs(7_200), Some(Duration::from_secs(3_600)));
-    let due = TimelineRequest { topic: Some("news"), span, step };
+    let due = TimelineRequest { from: None, topic: Some("news"), span, step };
     let timeline = client.timeline(&due).await.expect("is answered");
     assert_eq!(
         (timeline.step, timeline.counts, timeline.outside),
