@@ -55,6 +55,8 @@ mod timeline;
 mod tips;
 mod token;
 mod top;
+mod topic_secret;
+mod topic_set;
 mod topics;
 mod trace;
 mod work;

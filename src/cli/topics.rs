@@ -1,23 +1,25 @@
-//! `linger topics` and `linger topic`: lists topics, shows, sets, pauses, resumes and purges one.
+//! `linger topics` and `linger topic`: lists topics, shows, pauses, resumes and purges one.
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use linger_client::{
-    Cause, Counts, NewPause, OnExpiry, Paused, Request, Response, Topic, TopicSort, TopicsRequest,
+    Cause, Counts, NewPause, Paused, Request, Response, Topic, TopicCalls, TopicSort, TopicsRequest,
 };
 use serde::Deserialize;
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::value::RawValue;
 
 use super::{
     cause::{cause_text, pause_text},
     exit::{Exit, Failure},
     help,
-    job_args::{OnExpiryArg, parse_expire},
+    job_args::parse_expire,
     session::{ChangeArgs, ReadArgs, Session},
     text::{counted, paused, span, table},
+    topic_secret::{self, SecretCommand},
+    topic_set::{self, SetArgs},
 };
-use crate::job::parse_duration;
+use crate::messages::printable::escape_line;
 
 /// Most topics of a page.
 const PAGE: usize = 1_000;
@@ -41,6 +43,9 @@ pub(super) enum TopicCommand {
     /// Set what new jobs of a topic get if they say nothing else; what is left out stays
     #[command(after_help = help::TOPIC_SET, override_usage = "linger topic set <TOPIC> [OPTIONS]")]
     Set(SetArgs),
+    /// Add, list and delete the secrets that sign the callbacks of a topic
+    #[command(subcommand)]
+    Secret(SecretCommand),
     /// Stop the delivery of jobs, the intake of new ones, or both
     #[command(after_help = help::CALLS)]
     Pause(PauseArgs),
@@ -59,44 +64,6 @@ pub(super) struct ShowArgs {
     topic: String,
     #[command(flatten)]
     read: ReadArgs,
-}
-
-/// Arguments of `linger topic set`.
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("settings").required(true).multiple(true))]
-pub(super) struct SetArgs {
-    /// Name of the topic
-    topic: String,
-    /// How long a worker has a job
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "settings")]
-    ttr: Option<Duration>,
-    /// Waits between attempts, such as 15s,3m
-    #[arg(long, value_name = "DURATIONS", value_delimiter = ',', value_parser = parse_duration, group = "settings")]
-    retry: Vec<Duration>,
-    /// Attempts until a job is a dead letter; 0 for no limit
-    #[arg(long, value_name = "COUNT", group = "settings")]
-    max_attempts: Option<u32>,
-    /// Whether a finish needs the receipt
-    #[arg(long, value_name = "BOOL", group = "settings")]
-    require_receipt: Option<bool>,
-    /// Whether a finish counts that comes after the TTR, while no other worker has had the job
-    #[arg(long, value_name = "BOOL", group = "settings")]
-    late_finish: Option<bool>,
-    /// How long after their due time jobs expire
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "settings")]
-    expire: Option<Duration>,
-    /// What happens to jobs that expire
-    #[arg(long, value_enum, group = "settings")]
-    on_expiry: Option<OnExpiryArg>,
-    /// For how long the ids of finished and deleted jobs are remembered, up to 7d
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "settings")]
-    dedup: Option<Duration>,
-    /// Settings that get the server's default again
-    #[arg(long, value_name = "SETTING", value_delimiter = ',', group = "settings")]
-    #[arg(value_parser = ["ttr", "retry", "max-attempts", "require-receipt", "late-finish", "expire", "on-expiry", "dedup"])]
-    unset: Vec<String>,
-    #[command(flatten)]
-    change: ChangeArgs,
 }
 
 /// What `linger topic pause` and `linger topic resume` are about.
@@ -200,9 +167,10 @@ pub(super) fn run(command: &TopicCommand) -> ExitCode {
             let response = session.call(&Request::topic(topic)).await?;
             print(session, &response)
         }),
-        TopicCommand::Set(arguments) => {
-            arguments.change.run("topic set", async |session| set(session, arguments).await)
-        }
+        TopicCommand::Set(arguments) => arguments
+            .change
+            .run("topic set", async |session| print(session, &topic_set::set(session, arguments).await?)),
+        TopicCommand::Secret(command) => topic_secret::run(command),
         TopicCommand::Pause(PauseArgs { operations, reason, until, change }) => {
             let pause =
                 NewPause { paused: operations.paused(), reason: reason.clone(), until: until.clone() };
@@ -247,42 +215,19 @@ fn details(session: &Session, topic: &Topic) -> String {
     line("expire", settings.expire.map(span));
     line("on-expiry", settings.on_expiry.clone());
     line("dedup", settings.dedup.map(span));
+    line("callback", settings.callback.as_ref().map(callback_text));
     lines.join("\n")
 }
 
-/// Reads the settings, changes some and writes all of them, as the API replaces them as a whole. What this version does
-/// not know stays; hidden values are accepted back. The API has no guard against another change in between.
-async fn set(session: &Session, arguments: &SetArgs) -> Result<Exit, Failure> {
-    #[derive(Deserialize)]
-    struct Present {
-        settings: Map<String, Value>,
-    }
-    let topic = &arguments.topic;
-    session.confirm_change(&format!("change the settings of {topic}"))?;
-    let mut settings = match session.call(&Request::topic(topic)).await {
-        Ok(response) => session.read::<Present>(&response)?.settings,
-        Err(failure) if failure.exit == Exit::Absent => Map::new(),
-        Err(failure) => return Err(failure),
-    };
-    for name in &arguments.unset {
-        settings.remove(&name.replace('-', "_"));
-    }
-    let text = |duration: Duration| Value::from(format!("{}ms", duration.as_millis()));
-    let steps: Vec<_> = arguments.retry.iter().copied().map(text).collect();
-    for (name, value) in [
-        ("ttr", arguments.ttr.map(text)),
-        ("retry", (!steps.is_empty()).then(|| steps.into())),
-        ("max_attempts", arguments.max_attempts.map(Value::from)),
-        ("require_receipt", arguments.require_receipt.map(Value::from)),
-        ("late_finish", arguments.late_finish.map(Value::from)),
-        ("expire", arguments.expire.map(text)),
-        ("dedup", arguments.dedup.map(text)),
-        ("on_expiry", arguments.on_expiry.map(|on_expiry| json!(OnExpiry::from(on_expiry)))),
-    ] {
-        settings.extend(value.map(|value| (name.to_owned(), value)));
-    }
-    let response = session.call(&Request::put_settings(topic, &settings)).await?;
-    print(session, &response)
+/// `POST https://a.example/hook, at most 20/s, 8 at a time, 30s for an answer`.
+fn callback_text(callback: &TopicCalls) -> String {
+    let url = callback.url.as_deref().map_or("those of its jobs".into(), escape_line);
+    let method = callback.method.as_deref().or(callback.url.as_deref().map(|_| "POST"));
+    let target = [method, Some(&*url)].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let rate = callback.rate.map(|rate| format!("at most {rate}/s"));
+    let concurrency = callback.concurrency.map(|calls| format!("{calls} at a time"));
+    let timeout = callback.timeout.map(|timeout| format!("{} for an answer", span(timeout)));
+    [Some(target), rate, concurrency, timeout].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 impl OperationArgs {

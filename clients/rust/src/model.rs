@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 use crate::{
@@ -255,7 +255,7 @@ pub struct Counts {
 }
 
 /// The settings of a topic; what was not set is left out.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct TopicSettings {
     /// The TTR of jobs that have none of their own.
     #[serde(default, deserialize_with = "some_seconds")]
@@ -278,9 +278,24 @@ pub struct TopicSettings {
     /// For how long the ids of finished and deleted jobs are remembered.
     #[serde(default, deserialize_with = "some_seconds")]
     pub dedup: Option<Duration>,
-    /// Whether the server calls a URL for the jobs, so that workers cannot pop them.
-    #[serde(default, rename = "callback", deserialize_with = "has_url")]
-    pub has_callback: bool,
+    /// How jobs are called. With a URL, workers cannot pop the jobs that have no callback of their own.
+    pub callback: Option<TopicCalls>,
+}
+
+/// How the server calls for the jobs of a topic.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct TopicCalls {
+    /// The URL that is called; none if only the limits of its jobs' own callbacks are set.
+    pub url: Option<String>,
+    /// The HTTP method; `POST` when left out.
+    pub method: Option<String>,
+    /// How long a call may take.
+    #[serde(default, deserialize_with = "some_seconds")]
+    pub timeout: Option<Duration>,
+    /// Most calls a second over all processes.
+    pub rate: Option<f64>,
+    /// Most calls at a time in each process.
+    pub concurrency: Option<u32>,
 }
 
 /// A page of topics.
@@ -290,14 +305,6 @@ pub struct TopicPage {
     pub topics: Vec<Topic>,
     /// Where the next page begins; none after the last.
     pub next_cursor: Option<String>,
-}
-
-fn has_url<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
-    #[derive(Deserialize)]
-    struct Callback {
-        url: Option<IgnoredAny>,
-    }
-    Callback::deserialize(from).map(|callback| callback.url.is_some())
 }
 
 #[cfg(test)]

@@ -92,6 +92,30 @@ impl Request {
         Self::new("put settings", Method::PUT, format!("/topics/{}", segment(topic))).json(settings)
     }
 
+    /// Adds a secret that signs the callbacks of a topic: this one, or one that the server chooses.
+    #[must_use]
+    pub fn add_secret(topic: &str, secret: Option<&str>) -> Self {
+        #[derive(Serialize)]
+        struct NewSecret<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            secret: Option<&'a str>,
+        }
+        Self::post("add secret", format!("/topics/{}/secrets", segment(topic))).json(&NewSecret { secret })
+    }
+
+    /// Lists the secrets of a topic without their keys.
+    #[must_use]
+    pub fn secrets(topic: &str) -> Self {
+        Self::get("secrets", format!("/topics/{}/secrets", segment(topic)))
+    }
+
+    /// Deletes a secret of a topic.
+    #[must_use]
+    pub fn delete_secret(topic: &str, id: &str) -> Self {
+        let path = format!("/topics/{}/secrets/{}", segment(topic), segment(id));
+        Self::new("delete secret", Method::DELETE, path)
+    }
+
     /// Pauses what `pause` names.
     #[must_use]
     pub fn pause(topic: &str, pause: &NewPause) -> Self {

@@ -37,7 +37,7 @@ enum TopicSource {
 use TopicSource::{Bulk, Items, Job, None as NoTopic, Schedule, Topic};
 
 /// One request per operation, all of the topic `orders`. `RECEIPT` stands for the receipt of the job `held`.
-const CALLS: [(&str, &str, &str, TopicSource); 54] = [
+const CALLS: [(&str, &str, &str, TopicSource); 57] = [
     ("addJob", "/jobs", r#"{"topic":"orders","id":"new"}"#, Topic),
     ("listJobs", "/jobs?topic=orders", "", Topic),
     ("getJob", "/jobs/held", "", Job),
@@ -47,7 +47,10 @@ const CALLS: [(&str, &str, &str, TopicSource); 54] = [
     ("releaseJob", "/jobs/held/release", r#"{"receipt":"RECEIPT"}"#, Job),
     ("touchJob", "/jobs/held/touch", r#"{"receipt":"RECEIPT"}"#, Job),
     ("buryJob", "/jobs/held/bury", r#"{"receipt":"RECEIPT"}"#, Job),
+    ("revokeJob", "/jobs/held/revoke", "", Job),
     ("requeueJob", "/jobs/dead/requeue", "", Job),
+    ("listWorkers", "/workers?topic=orders", "", Topic),
+    ("listAllEndpoints", "/callbacks?topic=orders", "", Topic),
     ("popJob", "/topics/orders/pop", "", Topic),
     ("popJobByPost", "/topics/orders/pop", "", Topic),
     ("addJobs", "/batch/jobs", r#"{"jobs":[{"topic":"orders","id":"new"}]}"#, Items(403)),

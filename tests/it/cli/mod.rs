@@ -12,6 +12,7 @@ mod schedules;
 mod session;
 mod terminal;
 mod top;
+mod topic_settings;
 mod traces;
 
 use std::{path::Path, process::Command};
