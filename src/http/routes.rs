@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
-fn table() -> [Route; 57] {
+fn table() -> [Route; 58] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
         get("/jobs", Of(Read), lists::jobs).compressed().tagged(),
@@ -85,6 +85,7 @@ fn table() -> [Route; 57] {
         delete("/topics/{topic}/dead", Of(Admin), dead::delete),
         get("/topics/{topic}/dead/reasons", Of(Read), lists::dead_reasons).compressed().tagged(),
         post("/topics/{topic}/dead/requeue", Of(Admin), dead::requeue),
+        get("/dead/reasons", AllTopics(Read), lists::all_dead_reasons).compressed().tagged(),
         get("/workers", Of(Read), activity::workers).compressed().tagged(),
         get("/callbacks", Of(Read), activity::callbacks).compressed().tagged(),
         get("/whoami", Any, operations::whoami).of_kind(RouteKind::Page),

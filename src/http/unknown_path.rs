@@ -9,7 +9,8 @@ const ADD: &str = "a job is added by POST /jobs";
 const POP: &str = "a job is popped by POST /topics/{topic}/pop, jobs of several topics by POST /batch/pop";
 const HEALTH: &str = "the health of the server is at /livez and /readyz";
 const SCHEDULES: &str = "schedules of recurring jobs are at /schedules and /schedules/{name}";
-const DEAD: &str = "dead letters are at /topics/{topic}/dead";
+const DEAD: &str =
+    "dead letters are at /topics/{topic}/dead, and the reasons of all topics at GET /dead/reasons";
 
 /// The detail of the error for `path`. Without a dashboard, none is named.
 pub fn detail(path: &str, has_dashboard: bool) -> Cow<'static, str> {

@@ -109,7 +109,7 @@ pub use topics::{NewPause, TopicView};
 pub use views::{
     StatsView, TimelineOf, TimelineView,
     cause::{CalledTopic, Cause, FailingHost, Throughput},
-    lists::{DeadReason, DeadReasons},
+    dead_reasons::{DeadReason, DeadReasons},
     process_notice::ProcessView,
     sorted_topics::TopicSort,
 };

@@ -3,6 +3,7 @@
 
 mod activity_notice;
 pub(super) mod cause;
+pub(super) mod dead_reasons;
 pub(super) mod lists;
 pub(super) mod oldest_ready;
 pub(super) mod process_activity;

@@ -31,6 +31,8 @@ pub struct Span {
 }
 
 impl Span {
+    /// Steps of a picture, in minutes: whole parts of an hour, a day or four weeks.
+    pub const STEPS: [u32; 10] = [1, 5, 15, 60, 180, 360, 720, 24 * 60, 7 * 24 * 60, 28 * 24 * 60];
     /// Most steps: enough for a picture, and each is a number in memory.
     pub const MAX_STEPS: u32 = 400;
     /// Most minutes of all steps: eleven years, and a last step that is as long.

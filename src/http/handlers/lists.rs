@@ -33,5 +33,10 @@ pub async fn jobs(
 }
 
 pub async fn dead_reasons(State(app): State<App>, TopicPath(topic): TopicPath, _: NoQuery) -> HandlerResult {
-    Ok(listed::dead_reasons(&app.queue.dead_reasons(&topic).await?))
+    Ok(listed::dead_reasons(&app.queue.dead_reasons(Some(&topic)).await?))
+}
+
+/// The same of all topics.
+pub async fn all_dead_reasons(State(app): State<App>, _: NoQuery) -> HandlerResult {
+    Ok(listed::dead_reasons(&app.queue.dead_reasons(None).await?))
 }

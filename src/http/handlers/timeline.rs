@@ -23,8 +23,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: u32 = 60;
 const DAY: u32 = 24 * HOUR;
 const MAX_SPAN: u32 = 11 * 366 * DAY;
-/// Minutes of a step when none is given: the first that makes at most [`DEFAULT_STEPS`], or the last.
-const STEPS: [u32; 10] = [1, 5, 15, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 28 * DAY];
+/// Most steps when none is given, if there are steps that long.
 const DEFAULT_STEPS: u32 = 120;
 
 /// `GET /timeline`.
@@ -97,8 +96,8 @@ fn step_minutes(text: &str, span: u32) -> ParseResult<u32> {
 }
 
 fn default_step(span: u32) -> u32 {
-    let fitting = STEPS.into_iter().find(|step| span.div_ceil(*step) <= DEFAULT_STEPS);
-    fitting.unwrap_or(STEPS[STEPS.len() - 1])
+    let fitting = Span::STEPS.into_iter().find(|step| span.div_ceil(*step) <= DEFAULT_STEPS);
+    fitting.unwrap_or(Span::STEPS[Span::STEPS.len() - 1])
 }
 
 #[cfg(test)]

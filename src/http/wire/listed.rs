@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     history, parameters,
-    responses::{write_job_head, write_next_cursor},
+    responses::{write_count, write_job_head, write_next_cursor},
     values::ParseResult,
 };
 use crate::{
@@ -51,10 +51,13 @@ fn hash_of(filter: &JobFilter, order: Order) -> u64 {
     xxh3_64(format!("{filter:?} {order:?}").as_bytes())
 }
 
-/// The reasons of the dead letters of a topic.
+/// The reasons of dead letters, and their deaths over time.
 pub fn dead_reasons(reasons: &DeadReasons) -> Response {
     json::object_response(|object| {
         object.list("reasons", &reasons.reasons, write_reason);
+        object.timestamp("from", reasons.from.start());
+        object.number("step", u64::from(reasons.step) * 60);
+        object.list("deaths", &reasons.deaths, write_count);
         object.number("examined", reasons.examined);
         object.flag("complete", reasons.is_complete);
     })
@@ -62,9 +65,11 @@ pub fn dead_reasons(reasons: &DeadReasons) -> Response {
 
 fn write_reason(reason: &DeadReason, out: &mut Vec<u8>) {
     let mut object = ObjectWriter::new(out);
+    object.text("topic", reason.topic.as_str());
     object.text("reason", &reason.pattern);
     object.text("prefix", &reason.prefix);
     object.number("count", reason.count);
+    object.list("deaths", &reason.deaths, write_count);
     object.timestamp("first_dead_at", reason.first_dead_at);
     object.timestamp("last_dead_at", reason.last_dead_at);
     object.text("job_id", reason.last_id.as_str());

@@ -166,10 +166,15 @@ pub fn timeline(view: &TimelineView, span: &Span) -> Response {
 }
 
 fn write_timeline(object: &mut ObjectWriter<'_>, timeline: &Timeline) {
-    object.list("counts", &timeline.counts, |count, out| out.extend_from_slice(count.to_string().as_bytes()));
+    object.list("counts", &timeline.counts, write_count);
     object.number("outside", timeline.outside());
     object.number("ready", timeline.totals.ready);
     object.number("reserved", timeline.totals.reserved);
+}
+
+/// Writes how many there are in one step of time.
+pub fn write_count(count: &u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(count.to_string().as_bytes());
 }
 
 /// A count, such as `{"deleted":3}`.

@@ -175,6 +175,7 @@ async fn dead_letters(api: &Api) {
     api.advance_and_promote(seconds(60)).await;
     api.get("/topics/grave/dead").await.expect(200);
     api.get("/topics/grave/dead/reasons").await.expect(200);
+    api.get("/dead/reasons").await.expect(200);
     api.post("/topics/grave/dead/requeue").await.expect(200);
     api.bury("grave").await;
     api.delete("/topics/grave/dead").await.expect(200);

@@ -28,7 +28,7 @@ async fn fill(api: &Api) {
     ended(api, "b").await;
 }
 
-const TARGETS: [&str; 12] = [
+const TARGETS: [&str; 13] = [
     "/jobs?topic=mail",
     "/jobs/m",
     "/bulk",
@@ -39,6 +39,7 @@ const TARGETS: [&str; 12] = [
     "/topics/hooks/callbacks",
     "/topics/mail/dead",
     "/topics/mail/dead/reasons",
+    "/dead/reasons",
     "/workers",
     "/callbacks",
 ];

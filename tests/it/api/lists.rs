@@ -17,6 +17,8 @@ on_every_engine!(
     a_cursor_works_only_for_its_own_list,
     invalid_parameters_of_a_list_are_named,
     reasons_of_dead_letters_are_grouped,
+    deaths_are_counted_by_time_until_the_present,
+    reasons_over_all_topics_are_grouped_by_topic,
     few_callers_list_at_the_same_time,
 );
 
@@ -143,29 +145,89 @@ async fn invalid_parameters_of_a_list_are_named(engine: Engine) {
     }
 }
 
+/// Adds a job to a topic, buries it for this reason, and lets a time pass. Returns its id.
+async fn bury_for(api: &Api, topic: &str, reason: &str, then: u64) -> String {
+    api.add(&json!({ "topic": topic }).to_string()).await;
+    let held = api.pop(topic).await;
+    let id = text(&held["id"]).to_owned();
+    let body = json!({ "receipt": held["receipt"], "reason": reason }).to_string();
+    api.send("POST", &format!("/jobs/{id}/bury"), &body).await.expect(200);
+    api.advance_and_promote(seconds(then)).await;
+    id
+}
+
+async fn reasons(api: &Api, target: &str) -> Value {
+    api.get(target).await.expect(200).json()
+}
+
 async fn reasons_of_dead_letters_are_grouped(engine: Engine) {
     let api = Api::new(engine).await;
     for reason in ["http_503 from psp", "http_504 from psp", "no such customer"] {
-        api.add(r#"{"topic":"t"}"#).await;
-        let held = api.pop("t").await;
-        let body = json!({ "receipt": held["receipt"], "reason": reason }).to_string();
-        api.send("POST", &format!("/jobs/{}/bury", text(&held["id"])), &body).await.expect(200);
-        api.advance_and_promote(seconds(1)).await;
+        bury_for(&api, "t", reason, 1).await;
     }
-    let seen = api.get("/topics/t/dead/reasons").await.expect(200).json();
+    let seen = reasons(&api, "/topics/t/dead/reasons").await;
     assert_eq!((&seen["examined"], &seen["complete"]), (&json!(3), &json!(true)));
     let groups = seen["reasons"].as_array().expect("a list");
     assert_eq!(groups.len(), 2);
     let psp = json!({
-        "reason": "http_# from psp", "prefix": "http_50", "count": 2, "first_dead_at": "2026-11-21T05:40:00.000Z",
-        "last_dead_at": "2026-11-21T05:40:01.000Z", "job_id": groups[0]["job_id"],
+        "topic": "t", "reason": "http_# from psp", "prefix": "http_50", "count": 2, "deaths": [2],
+        "first_dead_at": "2026-11-21T05:40:00.000Z", "last_dead_at": "2026-11-21T05:40:01.000Z",
+        "job_id": groups[0]["job_id"],
     });
     assert_eq!(groups[0], psp);
     let found = list(&api, "state=dead&reason_prefix=http_50").await;
     assert_eq!(found["jobs"].as_array().map(Vec::len), Some(2));
     assert_eq!(ids(&found)[1], text(&psp["job_id"]), "the one that died last");
-    let empty = json!({ "reasons": [], "examined": 0, "complete": true });
-    assert_eq!(api.get("/topics/nobody/dead/reasons").await.json(), empty);
+    let empty = json!({
+        "reasons": [], "from": "2026-11-21T05:40:00.000Z", "step": 60, "deaths": [0], "examined": 0, "complete": true,
+    });
+    assert_eq!(reasons(&api, "/topics/none/dead/reasons").await, empty);
+}
+
+async fn deaths_are_counted_by_time_until_the_present(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (reason, then) in [("http_503", 1), ("no", 119), ("http_504", 60)] {
+        bury_for(&api, "t", reason, then).await;
+    }
+    let seen = reasons(&api, "/topics/t/dead/reasons").await;
+    let over_time = |seen: &Value| json!([seen["from"], seen["step"], seen["deaths"]]);
+    assert_eq!(over_time(&seen), json!(["2026-11-21T05:40:00.000Z", 60, [2, 0, 1, 0]]));
+    let of_groups = |seen: &Value| json!([seen["reasons"][0]["deaths"], seen["reasons"][1]["deaths"]]);
+    assert_eq!(of_groups(&seen), json!([[1, 0, 1, 0], [1, 0, 0, 0]]));
+    // An hour later the minutes are too many, so the steps have five; they begin at 05:40.
+    api.advance_and_promote(seconds(3_600)).await;
+    let seen = reasons(&api, "/topics/t/dead/reasons").await;
+    let mut deaths = vec![0; 13];
+    deaths[0] = 3;
+    assert_eq!(over_time(&seen), json!(["2026-11-21T05:40:00.000Z", 300, deaths]));
+}
+
+async fn reasons_over_all_topics_are_grouped_by_topic(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (topic, reason) in [("b", "http_503"), ("a", "http_503"), ("b", "no"), ("b", "http_504")] {
+        bury_for(&api, topic, reason, 60).await;
+    }
+    let last = bury_for(&api, "a", "no", 0).await;
+    let seen = reasons(&api, "/dead/reasons").await;
+    let groups = seen["reasons"].as_array().expect("a list").iter();
+    let groups: Vec<_> = groups
+        .map(|group| json!([group["topic"], group["reason"], group["count"], group["deaths"]]))
+        .collect();
+    let expected = json!([
+        ["b", "http_#", 2, [1, 0, 0, 1, 0]],
+        ["a", "http_#", 1, [0, 1, 0, 0, 0]],
+        ["a", "no", 1, [0, 0, 0, 0, 1]],
+        ["b", "no", 1, [0, 0, 1, 0, 0]],
+    ]);
+    assert_eq!(Value::Array(groups), expected);
+    assert_eq!(seen["reasons"][2]["job_id"], last);
+    assert_eq!(
+        json!([seen["deaths"], seen["examined"], seen["complete"]]),
+        json!([[1, 1, 1, 1, 1], 5, true])
+    );
+    let of_b = reasons(&api, "/topics/b/dead/reasons").await;
+    assert_eq!(of_b["reasons"][0]["deaths"], json!([1, 0, 0, 1, 0]));
+    assert_eq!(json!([of_b["deaths"], of_b["examined"]]), json!([[1, 0, 1, 1, 0], 3]));
 }
 
 async fn few_callers_list_at_the_same_time(engine: Engine) {
@@ -174,8 +236,10 @@ async fn few_callers_list_at_the_same_time(engine: Engine) {
     let read = || tokio::spawn(api.call("GET", "/jobs?topic=t").send());
     let readers = [read(), read(), read(), read()];
     api.until(|| hung.hung_calls() >= 4).await;
-    let last = tokio::spawn(api.call("GET", "/topics/t/dead/reasons").send());
-    api.advance_until_answered(seconds(5), last).await.expect_problem(503, "busy");
+    for target in ["/topics/t/dead/reasons", "/dead/reasons"] {
+        let last = tokio::spawn(api.call("GET", target).send());
+        api.advance_until_answered(seconds(5), last).await.expect_problem(503, "busy");
+    }
     hung.release();
     for reader in readers {
         reader.await.expect("answers").expect(200);

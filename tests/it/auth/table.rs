@@ -37,7 +37,7 @@ enum TopicSource {
 use TopicSource::{Bulk, Items, Job, None as NoTopic, Schedule, Topic};
 
 /// One request per operation, all of the topic `orders`. `RECEIPT` stands for the receipt of the job `held`.
-const CALLS: [(&str, &str, &str, TopicSource); 57] = [
+const CALLS: [(&str, &str, &str, TopicSource); 58] = [
     ("addJob", "/jobs", r#"{"topic":"orders","id":"new"}"#, Topic),
     ("listJobs", "/jobs?topic=orders", "", Topic),
     ("getJob", "/jobs/held", "", Job),
@@ -86,6 +86,7 @@ const CALLS: [(&str, &str, &str, TopicSource); 57] = [
     ("deleteSecret", "/topics/orders/secrets/0101010101010101", "", Topic),
     ("listDead", "/topics/orders/dead", "", Topic),
     ("listDeadReasons", "/topics/orders/dead/reasons", "", Topic),
+    ("listAllDeadReasons", "/dead/reasons", "", NoTopic),
     ("requeueDead", "/topics/orders/dead/requeue", "", Topic),
     ("deleteDead", "/topics/orders/dead", "", Topic),
     ("getCaller", "/whoami", "", NoTopic),

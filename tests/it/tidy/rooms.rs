@@ -166,6 +166,7 @@ const PARTS: &[Part] = &[
             ("callbacks", &["callbacks/outlet_listener", "error", "pop/delivery", "service", "topics"]),
             ("bulk/oldest", &["bulk", "ended", "error", "service"]),
             ("bulk/dead_letters", &["bulk", "bulk/oldest", "error", "service"]),
+            ("views/dead_reasons", &["error", "service"]),
             ("views/lists", &["bulk", "error", "service"]),
         ],
     },
