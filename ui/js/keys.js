@@ -43,7 +43,7 @@ function onKey(event) {
 addEventListener("keydown", onKey);
 
 export function moveRow(step) {
-  const rows = [...document.querySelectorAll("main [data-row] a, main a[data-row]")].filter((row) => row.offsetParent);
+  const rows = [...document.querySelectorAll("main [data-row]")].map((row) => row.closest("a") ?? row.querySelector("a")).filter((row) => row?.offsetParent);
   if (rows.length === 0) return;
   const at = rows.indexOf(document.activeElement?.closest("[data-row]")?.querySelector("a") ?? document.activeElement);
   const next = at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + step, 0), rows.length - 1);
