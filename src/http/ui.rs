@@ -84,10 +84,11 @@ const FILES: &[(&str, &[u8])] = &[
 const SETTINGS: &str = "settings.json";
 
 /// The modules of pages that are loaded a little later than the first page, or when they are shown.
-const LOADED_LATER: [&str; 7] = [
+const LOADED_LATER: [&str; 8] = [
     "js/cron.js",
     "js/pages/bulk.js",
     "js/pages/callbacks.js",
+    "js/pages/dead.js",
     "js/pages/schedules.js",
     "js/pages/server.js",
     "js/pages/workers.js",

@@ -13,7 +13,7 @@ async function fill(server) {
   await server.call("POST", "bulk", { id: "moved", action: "reschedule", filter: { topic: "mail" }, shift: "-1m", dry_run: false, limit: 9 });
 }
 
-const PAGES = ["", "bulk/moved", "?range=24h&table=1", "topics/orders", "topics/mail", "topics/none", "topics/orders/dead", "jobs", "jobs?state=dead&topic=orders", "bulk", "jobs/orders%3A1001%3Aclose", "jobs/order%3A0",
+const PAGES = ["", "bulk/moved", "?range=24h&table=1", "topics/orders", "topics/mail", "topics/none", "topics/orders/dead", "dead", "jobs", "jobs?state=dead&topic=orders", "bulk", "jobs/orders%3A1001%3Aclose", "jobs/order%3A0",
   "jobs/none", "server", "nowhere"];
 
 // 320 px is a window of 1280 px at 400 %. Colours do not depend on the width.

@@ -84,7 +84,7 @@ onEveryEngine("the server sorts and searches more topics than a page has", {}, a
   const first = () => tab.until((name) => document.querySelector("tbody th a")?.innerText === name && !document.querySelector("table.stale"), name);
   let [button, name] = ["", "a0"];
   await first();
-  const troubles = page.locator(".troubles a");
+  const troubles = page.locator(".troubles a.mono");
   await troubles.nth(1).waitFor();
   assert.deepEqual(await troubles.allInnerTexts(), ["z.late", "z.dead"]);
   assert.equal(await tab.button("Reserved").isDisabled(), true, "the server has no such order");

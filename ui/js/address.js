@@ -42,6 +42,9 @@ export function go(...parts) {
   location.hash = href(...parts);
 }
 
+/** Goes to the dead letters of a topic, or of all. */
+export const goDead = (topic) => (topic ? go("topics", topic, "dead") : go("dead"));
+
 /** The page of the job or topic whose address in the API a text is; nothing for another text. */
 export function placeIn(text) {
   const [, kind, name] = text.match(/^(?:.*\/)?(jobs|topics)\/([^/?#\s]+)/) ?? [];

@@ -24,6 +24,9 @@ const unreachable = (detail) => new ApiError({ status: 0, code: "unreachable", t
 /** What the token may do, as `GET /whoami` says; null while that is not known. */
 export const rights = observable(null);
 
+/** How many dead letters there are, as the figures of the whole queue said when a page last read them; null if none did. */
+export const deadLetters = observable(null);
+
 let retry = 0;
 
 async function readRights(wait = 1_000) {
@@ -41,6 +44,7 @@ async function readRights(wait = 1_000) {
 
 session.follow(() => {
   rights.set(null);
+  deadLetters.set(null);
   readRights();
 });
 
@@ -107,7 +111,12 @@ function problemOf(response, text) {
 }
 
 /** Reads `path`. Where nothing has changed since an earlier call of the same path, it returns what that returned, `known`. */
-export const get = (path, signal, known) => send("GET", path, { signal, known });
+export async function get(path, signal, known) {
+  const { token } = session.get();
+  const data = await send("GET", path, { signal, known });
+  if (/^stats\b/.test(path) && session.get().token === token) deadLetters.set(data.counts.dead);
+  return data;
+}
 
 /** Fails if the server does not know this token. */
 export const check = (token) => send("GET", "whoami", { token });

@@ -89,42 +89,45 @@ async function changeEach(action, jobs, due, changed) {
   announce(`${what()}.`, failed);
 }
 
-/** Asks before jobs are changed: the given ones, or all that match the filter. If `listed` is given, so many were shown. */
-export function ChangeJobs({ action, filter, jobs, listed, close, done }) {
+/** Asks before jobs are changed: the given ones, or all that match the filter. If `listed` is given, so many were shown. With a
+ * `limit` only that many are changed; `begun` then gets the operation and those jobs. */
+export function ChangeJobs({ action, filter, jobs, listed, limit, begun, close, done }) {
   const { zone } = useObservable(preferences);
   const [found, setFound] = useState(jobs ? { matched: jobs.length, jobs } : null);
   const [error, setError] = useState(null);
   const [id] = useState(newId);
   const [changed] = useState(new Set());
-  const { due, fields } = useDue(action, !jobs);
   useEffect(() => {
     const closed = new AbortController();
     if (!jobs) dryRun(action, filter, closed.signal).then(setFound, setError);
     return () => closed.abort();
   }, []);
   const matched = found?.matched ?? 0;
+  const number = Math.min(matched, limit ?? matched);
+  const { due, fields } = useDue(action, !jobs && !limit, matched);
   const single = jobs?.length === 1;
   const act = async () => {
     if (jobs) await changeEach(action, jobs, due, changed);
     else {
-      const operation = await post({ action, filter: bodyOf(filter), ...due, dry_run: false, limit: matched, id });
-      go("bulk", operation.id);
+      const operation = await post({ action, filter: bodyOf(filter), ...due, dry_run: false, limit: number, id });
+      if (begun) begun(operation, found.jobs.slice(0, number));
+      else go("bulk", operation.id);
     }
     done?.();
   };
   const differs = listed && found && matched !== listed;
   const isReady = matched > 0 && due !== null;
-  return html`<${Question} title=${`${NAMES[action]} ${single ? "this job" : "these jobs"}?`} label=${`${NAMES[action]} ${counted(matched, "job")}`} act=${act} close=${close}
+  return html`<${Question} title=${`${NAMES[action]} ${single ? "this job" : "these jobs"}?`} label=${`${NAMES[action]} ${counted(number, "job")}`} act=${act} close=${close}
       kind=${action === "delete" ? "danger" : "primary"} ready=${isReady}
-      type=${matched > 0 && !single && (action === "delete" || matched > MANY || differs) ? String(matched) : undefined}>
-    <p><${Text} text=${jobs ? counted(matched, "job") : `All ${inWords(filter, serverNow(), zone)}`} />${
+      type=${matched > 0 && !single && (action === "delete" || number > MANY || differs) ? String(number) : undefined}>
+    <p><${Text} text=${jobs ? counted(matched, "job") : `${limit ? `The first ${limit} of all` : "All"} ${inWords(filter, serverNow(), zone)}`} />${
       found && !jobs && html`: <strong>${counted(matched, "job")}</strong>`}.
       ${SAID[action]?.(due)}</p>
     ${differs && html`<p class="problem" role="alert">This reason was listed with ${counted(listed, "job")}.
       ${matched > listed && " Other reasons may begin in the same way."}</p>`}
     ${error ? html`<${Failure} error=${error} />` : !found && html`<p role="status">Counting …</p>`}
     ${found && html`<ul class="first-jobs">${found.jobs.slice(0, 10).map((job) => html`<li key=${job.id} class="mono">${job.id}</li>`)}
-      ${matched > 10 && html`<li>and ${count(matched - 10)} more</li>`}</ul>`}
+      ${number > 10 && html`<li>and ${count(number - 10)} more</li>`}</ul>`}
     ${fields}
   <//>`;
 }

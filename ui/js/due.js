@@ -5,6 +5,10 @@ import { instants, isDuration, offsetOf } from "./format.js";
 import { Distance, Field } from "./parts.js";
 import { preferences } from "./preferences.js";
 
+/** Above this many jobs, a spread is proposed: all at once would be too much for most workers. */
+const MANY = 500;
+const SPREAD = "5m";
+
 const KINDS = [["delay", "From now"], ["at", "At a time"], ["shift", "Earlier or later"]];
 
 /** A choice of one of some values, `[value, label]`. */
@@ -26,14 +30,15 @@ function Meaning({ moments, at, zone, choose }) {
 }
 
 /** What an action needs beside its jobs, as the API wants it, null while it is not complete; and its fields. `many` jobs can
- * be shifted and spread too. */
-export function useDue(action, many) {
+ * be shifted and spread too; `number` of them are known. */
+export function useDue(action, many, number) {
   const { zone } = useObservable(preferences);
   const [kind, setKind] = useState("delay");
-  const [values, setValues] = useState({ delay: "30m", at: "", shift: "-15m", spread: "" });
+  const [entered, setValues] = useState({ delay: "30m", at: "", shift: "-15m" });
+  const values = { spread: number > MANY ? SPREAD : "", ...entered };
   const [chosen, setChosen] = useState(null);
   const field = (name, label, more) => html`<${Field} key=${name} label=${label} value=${values[name]} ...${more}
-    onInput=${(event) => setValues({ ...values, [name]: event.target.value })} />`;
+    onInput=${(event) => setValues({ ...entered, [name]: event.target.value })} />`;
   const moments = instants(values.at, zone);
   const at = moments?.length === 1 ? moments[0] : moments?.find((moment) => moment === chosen);
   const value = kind === "at" ? at : values[kind].trim();

@@ -2,7 +2,6 @@
 import { Boundary, focusHeading, html, later, render, useEffect, useObservable, useRef, useState } from "./lib.js";
 import { href, route } from "./address.js";
 import { settings } from "./api.js";
-import { Dead } from "./pages/dead.js";
 import { Job } from "./pages/job.js";
 import { Jobs } from "./pages/jobs.js";
 import { Overview } from "./pages/overview.js";
@@ -16,6 +15,7 @@ const loading = html`<${Loading} what="the page" />`;
 const notLoaded = (retry) => html`<${Failure} error=${{ title: "The page was not loaded", detail: "The server does not answer." }} retry=${retry} />`;
 const Bulk = later(async () => (await import("./pages/bulk.js")).Bulk, loading, notLoaded);
 const Callbacks = later(async () => (await import("./pages/callbacks.js")).Callbacks, loading, notLoaded);
+const Dead = later(async () => (await import("./pages/dead.js")).Dead, loading, notLoaded);
 const Schedules = later(async () => (await import("./pages/schedules.js")).Schedules, loading, notLoaded);
 const Server = later(async () => (await import("./pages/server.js")).Server, loading, notLoaded);
 const Workers = later(async () => (await import("./pages/workers.js")).Workers, loading, notLoaded);
@@ -27,6 +27,7 @@ function pageOf(parts, hidesBodies) {
   if (first === "topics" && third === "dead" && parts.length === 3) {
     return [`Dead letters of ${second}`, html`<${Dead} key=${second} topic=${second} />`];
   }
+  if (first === "dead" && parts.length === 1) return ["Dead letters", html`<${Dead} key="" />`];
   if (first === "jobs" && parts.length === 1) return ["Jobs", html`<${Jobs} />`];
   if (first === "jobs" && parts.length === 2) {
     return [second, html`<${Job} key=${second} id=${second} hidesBodies=${hidesBodies} />`];

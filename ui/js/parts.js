@@ -59,6 +59,14 @@ export function Bar({ counts }) {
   </svg>`;
 }
 
+/** Numbers over time as bars; null is not known. What they are, a text has to say. */
+export function Bars({ kind, numbers, titleOf }) {
+  const most = Math.max(...numbers);
+  return html`<svg class="past ${kind}" viewBox="0 0 ${numbers.length} 16" preserveAspectRatio="none" aria-hidden="true">
+    ${numbers.map((number, n) => number !== null && html`<rect key=${n} class=${number > 0 ? "some" : ""} x=${n + 0.1} width="0.8" y=${number > 0 ? 15 - (14 * number) / most : 15}
+      height=${number > 0 ? 1 + (14 * number) / most : 1}>${titleOf && html`<title>${titleOf(n)}</title>`}</rect>`)}</svg>`;
+}
+
 /** Appears only after 200 ms, so that quick answers do not flicker. */
 export const Loading = ({ what }) => html`<p class="loading" role="status">Loading ${what} …</p>`;
 

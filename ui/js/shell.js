@@ -1,24 +1,36 @@
 // What surrounds every page: the header, the state of the connection, the keys, and the warning about plain HTTP.
 import { html, useObservable, useRef, useState } from "./lib.js";
-import { go, href, path, placeIn, route } from "./address.js";
-import { get } from "./api.js";
+import { go, goDead, href, path, placeIn, route } from "./address.js";
+import { deadLetters, get } from "./api.js";
+import { useMay } from "./changes.js";
 import { serverNow, useNow } from "./clock.js";
 import { Result, useModal } from "./dialog.js";
-import { zoneName } from "./format.js";
+import { count, zoneName } from "./format.js";
 import { moveRow, useKeys } from "./keys.js";
-import { connection, waited } from "./poll.js";
+import { connection, usePoll, waited } from "./poll.js";
 import { prefer, preferences } from "./preferences.js";
 import { session, signOut } from "./session.js";
 
 const PAGES = [
   ["Overview", [], ["", "topics"]],
   ["Jobs", ["jobs"], ["jobs"]],
+  ["Dead letters", ["dead"], ["dead"]],
   ["Schedules", ["schedules"], ["schedules"]],
   ["Workers", ["workers"], ["workers"]],
   ["Callbacks", ["callbacks"], ["callbacks"]],
   ["Bulk", ["bulk"], ["bulk"]],
   ["Server", ["server"], ["server"]],
 ];
+
+/** Reads the figures of the whole queue so rarely that it costs nothing, where no page does so anyway. */
+const RARELY_MS = 30_000;
+
+/** How many dead letters there are, if there are some and the token covers all topics. */
+function DeadCount({ isRead }) {
+  usePoll(useMay()("read") && !isRead ? "stats" : null, RARELY_MS);
+  const number = useObservable(deadLetters);
+  return number > 0 && html` <span class="tag">${count(number)}</span>`;
+}
 
 const Logo = () => html`<svg class="logo" viewBox="0 0 32 32" aria-hidden="true">
   <rect width="32" height="32" rx="8" />
@@ -89,7 +101,7 @@ const KEYS = [
   ["g o", "overview"],
   ["g t", "topics"],
   ["g j", "jobs"],
-  ["g d", "dead letters of this topic"],
+  ["g d", "dead letters, of the topic if there is one"],
   ["g c", "schedules"],
   ["g w", "workers"],
   ["g h", "hosts of callbacks"],
@@ -124,6 +136,7 @@ export function Shell({ title, signsIn, children }) {
   const now = useNow();
   const [showsKeys, setShowsKeys] = useState(false);
   const topic = parts[0] === "topics" ? parts[1] : undefined;
+  const root = topic && parts[2] === "dead" ? "dead" : (parts[0] ?? "");
   useKeys({
     "g o": () => go(),
     "g t": () => go(),
@@ -133,7 +146,7 @@ export function Shell({ title, signsIn, children }) {
     "g h": () => go("callbacks"),
     "g b": () => go("bulk"),
     "g s": () => go("server"),
-    "g d": () => topic && go("topics", topic, "dead"),
+    "g d": () => goDead(topic),
     j: () => moveRow(1),
     k: () => moveRow(-1),
     l: togglesLive,
@@ -144,7 +157,7 @@ export function Shell({ title, signsIn, children }) {
     <header class="top">
       <div class="brand"><a href=${href()}><${Logo} />Linger</a>${title && html`<span class="title">${title}</span>`}</div>
       ${!signsIn && html`<nav aria-label="Pages">${PAGES.map(([name, target, roots]) => html`<a key=${name} href=${href(...target)}
-        aria-current=${roots.includes(parts[0] ?? "") ? "page" : undefined}>${name}</a>`)}</nav>
+        aria-current=${roots.includes(root) ? "page" : undefined}>${name}${name === "Dead letters" && html`<${DeadCount} isRead=${root === ""} />`}</a>`)}</nav>
         <${Search} />
         <${Live} />`}
     </header>

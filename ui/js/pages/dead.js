@@ -1,52 +1,164 @@
-// Dead letters of a topic: why they died, and the jobs; replay and delete those of a reason.
-import { html, useObservable } from "../lib.js";
-import { changed, href, path, query } from "../address.js";
+// Dead letters of a topic, or of all: why and when they died; replay and delete those of a reason.
+import { html, useEffect, useLayoutEffect, useObservable, useRef, useState } from "../lib.js";
+import { changed, href, path, query, queryText } from "../address.js";
+import { deadLetters, rights } from "../api.js";
 import { useQuestion } from "../bulk.js";
 import { Lacking, useMay } from "../changes.js";
+import { useNow } from "../clock.js";
 import { filterOf } from "../filter.js";
-import { count, counted } from "../format.js";
+import { count, counted, duration, spanText } from "../format.js";
+import { Ended } from "../history.js";
 import { JobList } from "../joblist.js";
 import { useKeys } from "../keys.js";
-import { AsOf, Distance, Text, Unloaded } from "../parts.js";
+import { AsOf, Bars, Distance, Loading, Mark, Moment, StateName, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
+import { preferences } from "../preferences.js";
 
-function Reasons({ poll, chosen, actions }) {
+/** Fewer bars would be as wide as blocks. */
+const LEAST_BARS = 24;
+
+/** How many are replayed to see whether the cause is gone. */
+const FEW = 10;
+
+const textOf = ({ reason }) => reason || "no reason given";
+
+const ofAll = ({ examined, complete }) => (complete ? counted(examined, "dead letter") : `the newest ${counted(examined, "dead letter")}`);
+
+/** The steps before the first death: nothing died there, or that is not known. */
+const padded = (deaths, complete) => [...Array(Math.max(0, LEAST_BARS - deaths.length)).fill(complete ? 0 : null), ...deaths];
+
+function Deaths({ data: { from, step, deaths, complete } }) {
+  const { zone } = useObservable(preferences);
+  const now = useNow();
+  const numbers = padded(deaths, complete);
+  const begin = Date.parse(from) - (numbers.length - deaths.length) * step * 1000;
+  const titleOf = (n) => `${counted(numbers[n], "death")}, ${spanText(begin + n * step * 1000, begin + (n + 1) * step * 1000, now, zone)}`;
+  return html`<div class="deaths"><${Bars} kind="died" numbers=${numbers} titleOf=${titleOf} />
+    <p class="small"><span><${Moment} at=${begin} /></span>
+      <span>When they died: at most ${count(Math.max(...deaths))} in ${duration(step)}</span><span>now</span></p></div>`;
+}
+
+/** A text, of which two lines are shown, above something small. A button shows the other lines. */
+function Folded({ text, children }) {
+  const [isOpen, setOpen] = useState(false);
+  const [isLong, setLong] = useState(false);
+  const box = useRef(null);
+  useLayoutEffect(() => {
+    const shown = box.current.firstElementChild;
+    if (!isOpen) setLong(shown.scrollHeight > shown.clientHeight + 1);
+  });
+  return html`<div><div ref=${box} class=${isOpen ? "reason" : "reason folded"}>${text}</div>
+    <p class="small">${children}${isLong && html` · <button class="link" aria-expanded=${isOpen} onClick=${() => setOpen(!isOpen)}>${isOpen ? "Two lines" : "All lines"}</button>`}</p></div>`;
+}
+
+function Group({ group, complete, isAll, isChosen, children }) {
+  const target = isAll
+    ? `${href("topics", group.topic, "dead")}${queryText({ reason_prefix: group.prefix })}`
+    : group.prefix && changed({ reason_prefix: isChosen ? null : group.prefix });
+  const text = html`<${Text} text=${textOf(group)} />`;
+  return html`<li class="job group" data-row=${isAll || undefined}>
+    <strong>${count(group.count)}</strong>
+    <${Folded} text=${target ? html`<a href=${target} aria-current=${isChosen ? "true" : undefined}>${text}</a>` : html`<span>${text}</span>`}>
+      ${isAll && html`<a class="mono" href=${href("topics", group.topic)}>${group.topic}</a>, `}first <${Distance} at=${group.first_dead_at} />, last <${Distance} at=${group.last_dead_at} /><//>
+    <${Bars} kind="died" numbers=${padded(group.deaths, complete)} />
+    <div class="actions">${children}</div></li>`;
+}
+
+function Reasons({ poll, topic, chosen, actions }) {
   if (!poll.data) return html`<${Unloaded} poll=${poll} what="the reasons" />`;
-  const { reasons, examined, complete } = poll.data;
+  const { reasons, complete } = poll.data;
   if (reasons.length === 0) {
     return html`<section class="card well"><span class="mark well" aria-hidden="true" />
       <p><strong>No dead letters.</strong> A job comes here when its attempts are used up, or when a worker buries it.</p></section>`;
   }
   return html`<${AsOf} poll=${poll} /><section class="card ${poll.stale}" aria-labelledby="reasons">
     <div class="heading"><h2 id="reasons">Reasons</h2>
-      <span class="small">of ${complete ? counted(examined, "dead letter") : `the newest ${counted(examined, "dead letter")}`}</span></div>
-    <ul class="jobs">${reasons.map((group) => html`<li key=${group.reason} class="job group">
-      <strong>${count(group.count)}</strong>
-      <div class="reason">${group.prefix
-        ? html`<a href=${changed({ reason_prefix: group.prefix === chosen ? null : group.prefix })} aria-current=${group.prefix === chosen ? "true" : undefined}>
-            <${Text} text=${group.reason} /></a>`
-        : html`<${Text} text=${group.reason || "no reason given"} />`}
-        <p class="small">first <${Distance} at=${group.first_dead_at} />, last <${Distance} at=${group.last_dead_at} /></p></div>
-      ${group.prefix && html`<div class="actions">${actions(group)}</div>`}</li>`)}</ul>
+      <span class="small">of ${ofAll(poll.data)}</span>
+      ${!topic && html`<a href=${`${href("jobs")}${queryText({ state: "dead", order: "desc" })}`}>One by one</a>`}</div>
+    <${Deaths} data=${poll.data} />
+    <ul class="jobs">${reasons.map((group) => html`<${Group} key=${`${group.topic} ${group.reason}`} group=${group} complete=${complete} isAll=${!topic}
+      isChosen=${group.prefix && group.prefix === chosen}>${actions(group)}<//>`)}</ul>
   </section>`;
 }
 
-export function Dead({ topic }) {
-  const filter = filterOf({ ...useObservable(query), state: "dead", topic });
-  const reasons = usePoll(path("topics", topic, "dead", "reasons"), 5_000);
+function Replayed({ id }) {
+  const { data, error } = usePoll(path("jobs", id), 2_000);
+  const isGone = error?.status === 404;
+  return html`<li class="job"><div><a class="mono" href=${href("jobs", id)}>${id}</a>${!isGone && data?.reason && html`<p class="reason"><${Text} text=${data.reason} /></p>`}</div>
+    <span class="small">${isGone ? (error.ended ? html`<${Ended} ended=${error.ended} />` : "gone: finished or deleted") : data && html`<${StateName} state=${data.state} />`}</span></li>`;
+}
+
+/** How the first few of a reason fare after they were replayed, and the question about the rest. */
+function FirstFew({ started, jobs, group, filter, ask, refresh, close }) {
+  const { data, error } = usePoll(path("bulk", started.id), 1_000);
+  const operation = data ?? started;
+  const heading = useRef(null);
+  const isRunning = operation.state === "running";
+  useEffect(() => heading.current.focus(), []);
+  useEffect(() => void (isRunning || refresh()), [isRunning]);
+  const left = group.count - operation.changed;
+  // Those that died again since are not of the rest.
+  const askRest = () => ask({ action: "requeue", filter: { ...filter, to: operation.started_at }, listed: left });
+  return html`<section class="card" aria-labelledby="first">
+    <div class="heading"><h2 id="first" tabindex="-1" ref=${heading}>The first ${count(jobs.length)} of “<${Text} text=${textOf(group).split("\n")[0]} />”</h2>
+      <button class="quiet" onClick=${close}>Close</button></div>
+    <p role="status">${isRunning && !error ? "Replaying …" : `${count(operation.changed)} replayed${operation.skipped > 0 ? `, ${count(operation.skipped)} changed before their turn` : ""}.`}
+      ${operation.error && html` <${Text} text=${operation.error} />`}</p>
+    <ul class="jobs">${jobs.map(({ id }) => html`<${Replayed} key=${id} id=${id} />`)}</ul>
+    ${!isRunning && left > 0 && html`<div class="actions"><button class="primary" onClick=${askRest}>Replay the other ${count(left)} …</button></div>`}
+  </section>`;
+}
+
+/** Dead letters for a token of some topics. */
+function OwnTopics() {
+  const poll = usePoll("topics?sort=dead", 5_000);
+  useKeys({ r: poll.refresh });
+  if (!poll.data) return html`<${Unloaded} poll=${poll} what="the topics" />`;
+  const topics = poll.data.topics.filter(({ counts }) => counts.dead > 0);
+  return html`<${AsOf} poll=${poll} /><section class="card ${poll.stale}">
+    <p>${topics.length > 0 ? "This token is for some topics only. These have dead letters:" : "No topic of this token has dead letters."}</p>
+    <ul class="jobs">${topics.map(({ topic, counts }) => html`<li key=${topic} class="job" data-row>
+      <a class="mono" href=${href("topics", topic, "dead")}>${topic}</a><strong class="small"><${Mark} state="dead" /> ${count(counts.dead)}</strong></li>`)}</ul>
+  </section>`;
+}
+
+function DeadLetters({ topic, chosen, ask }) {
+  const poll = usePoll(topic ? path("topics", topic, "dead", "reasons") : "dead/reasons", 5_000);
   const may = useMay(topic);
-  const { ask, question } = useQuestion();
-  useKeys({ r: reasons.refresh });
-  const button = (action, name, group) => html`<button class=${action === "delete" ? "danger quiet" : ""}
-    aria-label=${`${name} “${group.reason}”`}
-    onClick=${() => ask({ action, filter: { state: "dead", topic, reason_prefix: group.prefix }, listed: group.count })}>${name} …</button>`;
-  const actions = (group) => may("admin") && [button("requeue", "Replay", group), button("delete", "Delete", group)];
-  return html`<nav class="crumbs" aria-label="Path"><a href=${href()}>Overview</a><a class="mono" href=${href("topics", topic)}>${topic}</a></nav>
-    <h1 tabindex="-1">Dead letters</h1>
-    <${Reasons} poll=${reasons} chosen=${filter.reason_prefix} actions=${actions} />
-    ${filter.reason_prefix && html`<p class="chosen">Only those whose reason begins with <strong><${Text} text=${filter.reason_prefix} /></strong>.
+  const [few, setFew] = useState(null);
+  // The head of the page then says the same as the page.
+  useEffect(() => void (!topic && poll.data?.complete && deadLetters.set(poll.data.examined)), [poll.data]);
+  useKeys({ r: poll.refresh });
+  const actions = (group) => {
+    if (!may("admin") || !group.prefix) return null;
+    const filter = { state: "dead", topic: group.topic, reason_prefix: group.prefix };
+    const button = (name, question, look = "") => html`<button class=${look} aria-label=${`${name} “${group.reason}”${topic ? "" : ` of ${group.topic}`}`}
+      onClick=${() => ask({ filter, listed: group.count, ...question })}>${name} …</button>`;
+    const first = { limit: FEW, begun: (started, jobs) => setFew({ started, jobs, group, filter }) };
+    return [button("Replay", { action: "requeue" }), group.count > FEW && button(`Replay ${FEW} first`, { action: "requeue", ...first }),
+      button("Delete", { action: "delete" }, "danger quiet")];
+  };
+  return html`${few && html`<${FirstFew} key=${few.started.id} ...${few} ask=${ask} refresh=${poll.refresh} close=${() => setFew(null)} />`}
+    <${Reasons} poll=${poll} topic=${topic} chosen=${chosen} actions=${actions} />`;
+}
+
+function OfTopic({ topic, ask }) {
+  const filter = filterOf({ ...useObservable(query), state: "dead", topic });
+  return html`<${DeadLetters} topic=${topic} chosen=${filter.reason_prefix} ask=${ask} />
+    ${filter.reason_prefix && html`<p class="chosen">Only those whose reason begins with <strong><${Text} text=${filter.reason_prefix} /></strong>.${" "}
       <a href=${changed({ reason_prefix: null })}>Show all</a></p>`}
     <${JobList} key=${JSON.stringify(filter)} filter=${filter} ask=${ask} />
-    <${Lacking} topic=${topic} scopes=${["add", "admin"]} />
+    <${Lacking} topic=${topic} scopes=${["add", "admin"]} />`;
+}
+
+/** The dead letters of a topic, or of all that the token covers. */
+export function Dead({ topic }) {
+  const known = useObservable(rights);
+  const { ask, question } = useQuestion();
+  return html`${topic && html`<nav class="crumbs" aria-label="Path"><a href=${href()}>Overview</a><a class="mono" href=${href("topics", topic)}>${topic}</a></nav>`}
+    <h1 tabindex="-1">Dead letters</h1>
+    ${topic ? html`<${OfTopic} topic=${topic} ask=${ask} />`
+      : known?.topics ? html`<${OwnTopics} />`
+      : known ? html`<${DeadLetters} ask=${ask} />` : html`<${Loading} what="the dead letters" />`}
     ${question}`;
 }

@@ -1,6 +1,6 @@
 // Job: what is known of one job; run now, reschedule, replay, delete; its body as it came.
 import { html, useState } from "../lib.js";
-import { go, href, path, queryText } from "../address.js";
+import { goDead, href, path, queryText } from "../address.js";
 import { useQuestion } from "../bulk.js";
 import { Cause } from "../cause.js";
 import { Lacking, replay, runNow, useMay } from "../changes.js";
@@ -80,7 +80,7 @@ export function Job({ id, hidesBodies }) {
   const poll = usePoll(path("jobs", id), 2_000);
   const job = poll.data;
   const { data: view } = usePoll(useMay(job?.topic)("read") && job ? path("topics", job.topic) : null, 5_000);
-  useKeys({ r: poll.refresh, "g d": () => job && go("topics", job.topic, "dead") });
+  useKeys({ r: poll.refresh, "g d": () => goDead(job?.topic) });
   const isGone = poll.error?.status === 404;
   const ended = poll.error?.ended;
   const heading = html`<nav class="crumbs" aria-label="Path"><a href=${href()}>Overview</a>

@@ -1,6 +1,6 @@
 // Jobs: a list by a filter, which is in the address.
 import { html, useId, useObservable } from "../lib.js";
-import { go, query, setQuery } from "../address.js";
+import { goDead, query, setQuery } from "../address.js";
 import { rights } from "../api.js";
 import { useQuestion } from "../bulk.js";
 import { filterOf } from "../filter.js";
@@ -37,7 +37,7 @@ export function Jobs() {
   const filter = filterOf(useObservable(query));
   const { ask, question } = useQuestion();
   const { topics } = useObservable(rights) ?? {};
-  useKeys({ "g d": () => filter.topic && go("topics", filter.topic, "dead") });
+  useKeys({ "g d": () => goDead(filter.topic) });
   return html`<h1 tabindex="-1">Jobs</h1>
     <${Filter} filter=${filter} />
     ${topics && !filter.topic

@@ -8,7 +8,7 @@ import { useNow } from "../clock.js";
 import { count, counted, duration, rate, shellQuote } from "../format.js";
 import { useKeys } from "../keys.js";
 import { Changes, useStableOrder } from "../order.js";
-import { AsOf, Command, Distance, Elapsed, Failure, Mark, Moment, STATES, Unloaded } from "../parts.js";
+import { AsOf, Bars, Command, Distance, Elapsed, Failure, Mark, Moment, STATES, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 
 const PAGE = 1000;
@@ -18,7 +18,7 @@ const LATE_SECONDS = 60;
 const overdueSeconds = (view, now) =>
   view.oldest_overdue_at ? Math.max(0, (now - Date.parse(view.oldest_overdue_at)) / 1000) : 0;
 
-function troublesOf({ cause, paused, pauses, counts, ...view }, now) {
+function troublesOf({ topic, cause, paused, pauses, counts, ...view }, now) {
   const found = [];
   const says = (kind) => cause?.kind === kind;
   const waits = says("delivery_paused") ? counts.ready > 0 : says("callback_fails") || isLate({ counts, ...view }, now);
@@ -26,7 +26,7 @@ function troublesOf({ cause, paused, pauses, counts, ...view }, now) {
   if (paused.intake && !(waits && says("intake_paused"))) {
     found.push(html`<${Cause} cause=${{ kind: "intake_paused", ...pauses?.intake }} />`);
   }
-  if (counts.dead > 0) found.push(counted(counts.dead, "dead letter"));
+  if (counts.dead > 0) found.push(html`<a href=${href("topics", topic, "dead")}>${counted(counts.dead, "dead letter")}</a>`);
   return found;
 }
 
@@ -57,11 +57,8 @@ const MINUTE = 60_000;
 /** What happened in each minute of the last hour, as far as the servers know. */
 function Past({ stats, event }) {
   const [from, since] = [Date.parse(stats.minutes.from), countsSince(stats)];
-  const known = stats.minutes[event].map((jobs, n) => ({ n, jobs })).filter(({ n }) => from + (n + 1) * MINUTE > since);
-  const most = Math.max(...known.map(({ jobs }) => jobs));
-  return html`<svg class="past ${event}" viewBox="0 0 60 16" preserveAspectRatio="none" aria-hidden="true">
-      ${known.map(({ n, jobs }) => html`<rect key=${n} class=${jobs > 0 ? "some" : ""} x=${n + 0.1} width="0.8" y=${jobs > 0 ? 15 - (14 * jobs) / most : 15} height=${jobs > 0 ? 1 + (14 * jobs) / most : 1} />`)}
-    </svg><span class="visually-hidden">at most ${count(most)} in a minute of the last hour</span>`;
+  const known = stats.minutes[event].map((jobs, n) => (from + (n + 1) * MINUTE > since ? jobs : null));
+  return html`<${Bars} kind=${event} numbers=${known} /><span class="visually-hidden">at most ${count(Math.max(...known))} in a minute of the last hour</span>`;
 }
 
 const Tile = ({ name, label = name, figure, children }) => html`<div data-tile=${name}>
