@@ -21,18 +21,18 @@ use crate::files::small_file;
 pub(super) enum SecretCommand {
     /// Add a secret and print it; no later call shows it
     #[command(after_help = help::CALLS)]
-    Add(AddArgs),
+    Add(AddSecretArgs),
     /// List the secrets without their keys
     #[command(name = "list", visible_alias = "ls", after_help = help::CALLS)]
-    List(ListArgs),
+    List(ListSecretsArgs),
     /// Delete a secret; calls are not signed with it any more
     #[command(aliases = ["rm", "remove"], after_help = help::CALLS)]
-    Delete(DeleteArgs),
+    Delete(DeleteSecretArgs),
 }
 
 /// Arguments of `linger topic secret add`.
 #[derive(Debug, Args)]
-pub(super) struct AddArgs {
+pub(super) struct AddSecretArgs {
     /// Name of the topic
     topic: String,
     /// File with the secret, whsec_ and its key in base64 [default: the server chooses one]
@@ -44,7 +44,7 @@ pub(super) struct AddArgs {
 
 /// Arguments of `linger topic secret list`.
 #[derive(Debug, Args)]
-pub(super) struct ListArgs {
+pub(super) struct ListSecretsArgs {
     /// Name of the topic
     topic: String,
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub(super) struct ListArgs {
 
 /// Arguments of `linger topic secret delete`.
 #[derive(Debug, Args)]
-pub(super) struct DeleteArgs {
+pub(super) struct DeleteSecretArgs {
     /// Name of the topic
     topic: String,
     /// Id of the secret
@@ -63,7 +63,7 @@ pub(super) struct DeleteArgs {
 }
 
 #[derive(Deserialize)]
-struct Secret {
+struct TopicSecret {
     id: String,
     created_at: Timestamp,
     /// Only in the answer to an add.
@@ -76,24 +76,26 @@ pub(super) fn run(command: &SecretCommand) -> ExitCode {
         SecretCommand::Add(arguments) => {
             arguments.change.run("topic secret add", async |session| add(session, arguments).await)
         }
-        SecretCommand::List(ListArgs { topic, read }) => read.run("topic secret list", async |session| {
-            #[derive(Deserialize)]
-            struct Secrets {
-                secrets: Vec<Secret>,
-            }
-            let response = session.call(&Request::secrets(topic)).await?;
-            session.print(&response, |Secrets { secrets }| {
-                let line = |secret: &Secret| {
-                    format!("{}  added {}", secret.id, session.wording().distance(secret.created_at))
-                };
-                match secrets.is_empty() {
-                    true => "the calls of this topic are not signed".to_owned(),
-                    false => secrets.iter().map(line).collect::<Vec<_>>().join("\n"),
+        SecretCommand::List(ListSecretsArgs { topic, read }) => {
+            read.run("topic secret list", async |session| {
+                #[derive(Deserialize)]
+                struct Secrets {
+                    secrets: Vec<TopicSecret>,
                 }
-            })?;
-            Ok(Exit::Done)
-        }),
-        SecretCommand::Delete(DeleteArgs { topic, id, change }) => {
+                let response = session.call(&Request::secrets(topic)).await?;
+                session.print(&response, |Secrets { secrets }| {
+                    let line = |secret: &TopicSecret| {
+                        format!("{}  added {}", secret.id, session.wording().distance(secret.created_at))
+                    };
+                    match secrets.is_empty() {
+                        true => "the calls of this topic are not signed".to_owned(),
+                        false => secrets.iter().map(line).collect::<Vec<_>>().join("\n"),
+                    }
+                })?;
+                Ok(Exit::Done)
+            })
+        }
+        SecretCommand::Delete(DeleteSecretArgs { topic, id, change }) => {
             change.run("topic secret delete", async |session| {
                 session.confirm_change(&format!("delete the secret {id} of {topic}"))?;
                 let response = session.call(&Request::delete_secret(topic, id)).await?;
@@ -110,7 +112,7 @@ fn read_secret(path: &Path) -> Result<String, Failure> {
     Ok(text.trim().to_owned())
 }
 
-async fn add(session: &Session, AddArgs { topic, file, .. }: &AddArgs) -> Result<Exit, Failure> {
+async fn add(session: &Session, AddSecretArgs { topic, file, .. }: &AddSecretArgs) -> Result<Exit, Failure> {
     let own = match file {
         Some(path) => Some(read_secret(path)?),
         None => None,
@@ -120,7 +122,7 @@ async fn add(session: &Session, AddArgs { topic, file, .. }: &AddArgs) -> Result
     // A repeat would make the server choose another one.
     let request = if own.is_some() { request } else { request.repeat(Repeat::IfNotSent) };
     let response = session.call(&request).await?;
-    session.print(&response, |secret: Secret| {
+    session.print(&response, |secret: TopicSecret| {
         let key = secret.secret.unwrap_or_default();
         format!("{}  {key}\n  No later call shows it: give it to the receiver of the calls.", secret.id)
     })?;

@@ -12,7 +12,7 @@ fn a_callback_is_set_changed_and_unset_member_by_member() {
     cli.succeed(&[&["topic", "set", "hooks", "--callback-url", url][..], &limits].concat());
     let callback =
         |cli: &Cli| cli.server.call("GET", "/topics/hooks", "").json()["settings"]["callback"].clone();
-    let whole = json!({"url": url, "timeout": 5, "rate": 2.5, "concurrency": 3});
+    let whole = json!({"url": url, "method": "POST", "timeout": 5, "rate": 2.5, "concurrency": 3});
     assert_eq!(callback(&cli), whole);
     let shown = cli.succeed(&["topic", "set", "hooks", "--ttr", "1m", "--text"]);
     assert_eq!(callback(&cli), whole, "another setting leaves it");
@@ -30,7 +30,7 @@ fn a_callback_is_set_changed_and_unset_member_by_member() {
         "--callback-concurrency",
         "8",
     ]);
-    assert_eq!(callback(&cli), json!({"url": url, "concurrency": 8}));
+    assert_eq!(callback(&cli), json!({"url": url, "method": "POST", "concurrency": 8}));
     cli.succeed(&["topic", "set", "hooks", "--unset", "callback"]);
     assert_eq!(callback(&cli), Value::Null);
     let wrong = cli.run(&["topic", "set", "hooks", "--callback-url", "ftp://a"]);
