@@ -25,6 +25,9 @@ pub(super) struct FilterArgs {
     /// Only dead letters whose reasons begin so; --state dead is meant then
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Only jobs that this worker has; --state reserved is meant then
+    #[arg(long, value_name = "NAME", conflicts_with = "reason")]
+    worker: Option<String>,
 }
 
 /// A state of jobs.
@@ -41,16 +44,18 @@ enum StateArg {
 }
 
 impl FilterArgs {
-    /// As the API takes it. A reason chooses among dead letters.
+    /// As the API takes it. A reason chooses among dead letters, a worker among reserved jobs.
     pub fn filter(&self) -> JobsFilter {
-        let Self { topic, state, from, to, id_prefix, reason } = self.clone();
-        let state = state.or(reason.is_some().then_some(StateArg::Dead)).map(|state| match state {
+        let Self { topic, state, from, to, id_prefix, reason, worker } = self.clone();
+        let meant = reason.is_some().then_some(StateArg::Dead);
+        let meant = meant.or(worker.is_some().then_some(StateArg::Reserved));
+        let state = state.or(meant).map(|state| match state {
             StateArg::Delayed => "delayed",
             StateArg::Ready => "ready",
             StateArg::Reserved => "reserved",
             StateArg::Dead => "dead",
         });
         let state = state.map(str::to_owned);
-        JobsFilter { state, topic, from, to, id_prefix, reason_prefix: reason }
+        JobsFilter { state, topic, from, to, id_prefix, reason_prefix: reason, reserved_by: worker }
     }
 }

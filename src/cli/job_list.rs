@@ -1,4 +1,4 @@
-//! `linger jobs`: lists jobs by state, topic, time and the beginnings of ids and reasons.
+//! `linger jobs`: lists jobs by state, topic, time, the beginnings of ids and reasons, and worker.
 
 use std::process::ExitCode;
 

@@ -330,10 +330,10 @@ impl Job {
         Actor::abridged(&self.spec.callback.as_ref()?.url.origin().host.to_string())
     }
 
-    /// Who has reserved the job.
+    /// Who has reserved the job, if it has a reservation and that is known: a worker, or the host of its callback.
     #[must_use]
     pub fn holder(&self) -> Option<Actor> {
-        self.reserved_by().cloned().or_else(|| self.callback_host())
+        self.reserved()?.by.clone().or_else(|| self.callback_host())
     }
 }
 

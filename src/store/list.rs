@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Requeue;
-use crate::job::{Due, Job, JobId, JobState, State, Timestamp, Topic};
+use crate::job::{Actor, Due, Job, JobId, JobState, State, Timestamp, Topic};
 
 /// Which jobs to list: those of one state that pass every other condition.
 ///
@@ -23,20 +23,35 @@ pub struct JobFilter {
     pub id_prefix: Option<Arc<str>>,
     /// What their reasons begin with; a job without a reason has an empty one.
     pub reason_prefix: Option<Arc<str>>,
+    /// Who has reserved them; a job that is not reserved has no holder.
+    pub reserved_by: Option<Actor>,
 }
 
 impl JobFilter {
     /// All jobs in `state`.
     #[must_use]
     pub fn all(state: State) -> Self {
-        Self { state, topic: None, from: None, to: None, id_prefix: None, reason_prefix: None }
+        Self {
+            state,
+            topic: None,
+            from: None,
+            to: None,
+            id_prefix: None,
+            reason_prefix: None,
+            reserved_by: None,
+        }
     }
 
-    /// Whether a list may examine very many jobs for each that it finds: no index has a part of an id or of a reason, and
-    /// there may be very many topics.
+    /// Whether it has a condition that no index and no count answers: each job has to be examined.
+    #[must_use]
+    pub fn examines_jobs(&self) -> bool {
+        self.id_prefix.is_some() || self.reason_prefix.is_some() || self.reserved_by.is_some()
+    }
+
+    /// Whether a list may examine very many jobs for each that it finds: without a topic there may be very many of those.
     #[must_use]
     pub fn is_scan(&self) -> bool {
-        self.topic.is_none() || self.id_prefix.is_some() || self.reason_prefix.is_some()
+        self.topic.is_none() || self.examines_jobs()
     }
 
     /// Whether `job` passes every condition.
@@ -52,6 +67,7 @@ impl JobFilter {
             && self.to.is_none_or(|to| moment < to)
             && begins(job.id.as_str(), &self.id_prefix)
             && begins(job.reason.as_ref().map_or("", |reason| reason.as_str()), &self.reason_prefix)
+            && (self.reserved_by.is_none() || self.reserved_by == job.holder())
     }
 }
 

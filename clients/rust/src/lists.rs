@@ -1,4 +1,5 @@
-//! Lists of jobs by state, topic, time and the beginnings of ids and reasons; the same filters choose the jobs of bulk operations.
+//! Lists of jobs by state, topic, time, the beginnings of ids and reasons, and worker; the same filters choose the jobs of bulk
+//! operations.
 
 use std::fmt::Write;
 
@@ -34,6 +35,9 @@ pub struct JobsFilter {
     /// Dead letters whose reasons begin so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason_prefix: Option<String>,
+    /// Reserved jobs that this worker has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserved_by: Option<String>,
 }
 
 /// A job in a list: without its body.
@@ -81,6 +85,7 @@ impl Request {
             ("to", moment(filter.to)),
             ("id_prefix", filter.id_prefix.clone()),
             ("reason_prefix", filter.reason_prefix.clone()),
+            ("reserved_by", filter.reserved_by.clone()),
             ("order", latest_first.then(|| "desc".to_owned())),
             ("cursor", cursor.map(str::to_owned)),
         ] {
@@ -122,15 +127,16 @@ mod tests {
             state: Some("dead".to_owned()),
             from: Some("2026-11-26T08:30:00.25+01:00".parse().expect("is a moment")),
             reason_prefix: Some("http 503 &".to_owned()),
+            reserved_by: Some("w 1".to_owned()),
             ..JobsFilter::default()
         };
         let page = server.client().jobs(&filter, true, 500, None).await.expect("is answered");
         assert_eq!((page.jobs[0].reason.as_deref(), page.next_cursor), (Some("http_503"), None));
-        let line = "GET /jobs?limit=200&state=dead&from=2026-11-26T07:30:00.250Z&reason_prefix=http%20503%20%26&order=desc HTTP/1.1";
+        let line = "GET /jobs?limit=200&state=dead&from=2026-11-26T07:30:00.250Z&reason_prefix=http%20503%20%26&reserved_by=w%201&order=desc HTTP/1.1";
         assert_eq!(server.lines(), [line]);
         assert_eq!(
             serde_json::to_string(&filter).expect("is JSON"),
-            r#"{"state":"dead","from":"2026-11-26T07:30:00.250Z","reason_prefix":"http 503 &"}"#
+            r#"{"state":"dead","from":"2026-11-26T07:30:00.250Z","reason_prefix":"http 503 &","reserved_by":"w 1"}"#
         );
     }
 }

@@ -274,4 +274,7 @@ fn write_filter(object: &mut ObjectWriter<'_>, filter: &JobFilter) {
     if let Some(prefix) = &filter.reason_prefix {
         object.text("reason_prefix", prefix);
     }
+    if let Some(name) = &filter.reserved_by {
+        object.text("reserved_by", name.as_str());
+    }
 }

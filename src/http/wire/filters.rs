@@ -21,6 +21,7 @@ pub fn in_query(query: &mut Query) -> JobFilter {
         to: query.optional("to", values::timestamp_text),
         id_prefix: query.optional("id_prefix", id_prefix_text),
         reason_prefix: query.optional("reason_prefix", reason_prefix_text),
+        reserved_by: query.optional("reserved_by", values::actor_text),
     };
     if let Some((name, detail)) = contradiction(&filter) {
         query.refuse_value(name, detail);
@@ -39,7 +40,7 @@ pub fn order_in_query(query: &mut Query, state: State) -> Order {
 
 /// A condition that a client has no value for must not make the filter match more jobs.
 fn null_in_filter(name: &str) -> Option<&'static str> {
-    let is_condition = matches!(name, "from" | "to" | "id_prefix" | "reason_prefix");
+    let is_condition = matches!(name, "from" | "to" | "id_prefix" | "reason_prefix" | "reserved_by");
     is_condition.then_some("must not be null: leave it out if the filter is meant without it")
 }
 
@@ -67,6 +68,7 @@ pub fn in_body(fields: &mut Fields<'_>, default: Option<State>) -> Option<JobFil
         to: fields.optional("to", values::timestamp),
         id_prefix: fields.optional("id_prefix", |raw| id_prefix_text(&values::text(raw)?)),
         reason_prefix: fields.optional("reason_prefix", |raw| reason_prefix_text(&values::text(raw)?)),
+        reserved_by: fields.optional("reserved_by", values::actor),
     };
     if let Some((name, detail)) = contradiction(&filter).filter(|_| state.is_some()) {
         fields.add_fault(name, detail);
@@ -78,6 +80,9 @@ pub fn in_body(fields: &mut Fields<'_>, default: Option<State>) -> Option<JobFil
 fn contradiction(filter: &JobFilter) -> Option<(&'static str, &'static str)> {
     if filter.reason_prefix.is_some() && filter.state != State::Dead {
         return Some(("reason_prefix", "is for dead letters only; set state to \"dead\""));
+    }
+    if filter.reserved_by.is_some() && filter.state != State::Reserved {
+        return Some(("reserved_by", "is for reserved jobs only; set state to \"reserved\""));
     }
     let ends_first = |(from, to): (Timestamp, Timestamp)| to <= from;
     filter.from.zip(filter.to).is_some_and(ends_first).then_some(("to", "must be later than from"))

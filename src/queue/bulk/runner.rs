@@ -197,7 +197,7 @@ impl Runner {
     /// Counts the jobs of a dry run by the counts that the store keeps, if they tell. Returns whether they did.
     async fn count_at_once(&self) -> store::Result<bool> {
         let filter = &self.operation.request.filter;
-        if filter.id_prefix.is_some() || filter.reason_prefix.is_some() {
+        if filter.examines_jobs() {
             return Ok(false);
         }
         let matched = match (filter.from, filter.to) {

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     job::{
-        Body, Delay, Due, Expire, ExpiryChange, History, OnExpiry, OperationId, State, Timestamp, Topic,
-        json::JobJson,
+        Actor, Body, Delay, Due, Expire, ExpiryChange, History, OnExpiry, OperationId, State, Timestamp,
+        Topic, json::JobJson,
     },
     store::{JobFilter, ListedJob, Notice, NoticeContent},
 };
@@ -120,6 +120,8 @@ struct StoredFilter {
     to_ms: Option<i64>,
     id_prefix: Option<String>,
     reason_prefix: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reserved_by: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -212,7 +214,7 @@ impl StoredExpiry {
 
 impl StoredFilter {
     fn new(filter: &JobFilter) -> Self {
-        let JobFilter { state, topic, from, to, id_prefix, reason_prefix } = filter;
+        let JobFilter { state, topic, from, to, id_prefix, reason_prefix, reserved_by } = filter;
         Self {
             state: state.as_str().to_owned(),
             topic: topic.as_ref().map(Topic::to_string),
@@ -220,6 +222,7 @@ impl StoredFilter {
             to_ms: to.map(Timestamp::as_millis),
             id_prefix: id_prefix.as_deref().map(str::to_owned),
             reason_prefix: reason_prefix.as_deref().map(str::to_owned),
+            reserved_by: reserved_by.as_ref().map(Actor::to_string),
         }
     }
 
@@ -231,6 +234,7 @@ impl StoredFilter {
             to: self.to_ms.map(Timestamp::from_millis),
             id_prefix: self.id_prefix.map(Arc::from),
             reason_prefix: self.reason_prefix.map(Arc::from),
+            reserved_by: self.reserved_by.map(|name| Actor::parse(&name)).transpose().ok()?,
         })
     }
 }

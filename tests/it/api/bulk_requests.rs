@@ -59,6 +59,10 @@ async fn invalid_requests_for_bulk_operations_are_named(engine: Engine) {
             &["/filter/reason_prefix"],
         ),
         (
+            json!({ "action": "delete", "filter": { "topic": "t", "state": "ready", "reserved_by": "w" } }),
+            &["/filter/reserved_by"],
+        ),
+        (
             json!({ "action": "delete", "filter": { "topic": "t", "state": "ready", "id_prefix": "a b", "from": "x" } }),
             &["/filter/from", "/filter/id_prefix"],
         ),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::on_every_engine;
+use super::{bulk, on_every_engine};
 use crate::harness::{
     api::{Api, error_locations, text},
     jobs::seconds,
@@ -13,6 +13,8 @@ use crate::harness::{
 on_every_engine!(
     jobs_are_listed_by_state_and_moment,
     filters_of_a_list_are_applied_together,
+    reserved_jobs_are_listed_by_worker,
+    jobs_of_one_worker_are_counted_and_deleted,
     a_walk_by_cursor_meets_every_job_once,
     a_cursor_works_only_for_its_own_list,
     invalid_parameters_of_a_list_are_named,
@@ -78,6 +80,48 @@ async fn filters_of_a_list_are_applied_together(engine: Engine) {
     }
 }
 
+async fn reserved_jobs_are_listed_by_worker(engine: Engine) {
+    let api = Api::new(engine).await;
+    for (topic, worker) in [("t", "w 1"), ("t", "w 2"), ("u", "w 1")] {
+        api.add(&format!(r#"{{"topic":"{topic}","id":"{topic}:{}"}}"#, worker.replace(' ', "-"))).await;
+        let worker = worker.replace(' ', "%20");
+        api.get(&format!("/topics/{topic}/pop?worker={worker}")).await.expect(200);
+        api.advance_and_promote(seconds(1)).await;
+    }
+    for (query, expected) in [
+        ("reserved_by=w%201", &["t:w-1", "u:w-1"][..]),
+        ("reserved_by=w%201&topic=t", &["t:w-1"]),
+        ("reserved_by=w%201&order=desc&limit=1", &["u:w-1"]),
+        ("reserved_by=w%202", &["t:w-2"]),
+        ("reserved_by=w", &[]),
+    ] {
+        let page = list(&api, &format!("state=reserved&{query}")).await;
+        assert_eq!(ids(&page), expected, "{query}");
+        let named = |job: &Value| query.contains(&text(&job["reserved_by"]).replace(' ', "%20"));
+        assert!(page["jobs"].as_array().expect("a list").iter().all(named), "{page}");
+    }
+}
+
+async fn jobs_of_one_worker_are_counted_and_deleted(engine: Engine) {
+    let api = Api::new(engine).await;
+    for n in 0..6 {
+        api.add(&format!(r#"{{"topic":"t","id":"job-{n}"}}"#)).await;
+        api.get(&format!("/topics/t/pop?worker=w-{}", n % 2)).await.expect(200);
+    }
+    let filter = json!({ "state": "reserved", "topic": "t", "reserved_by": "w-1" });
+    let mut request = json!({ "action": "delete", "filter": filter });
+    let counted = api.send("POST", "/bulk", &request.to_string()).await.expect(200).json();
+    assert_eq!(counted["matched"], 3, "not all reserved jobs");
+    (request["dry_run"], request["limit"]) = (json!(false), json!(9));
+    let started = api.send("POST", "/bulk", &request.to_string()).await.expect(202).json();
+    let operation = bulk::ended(&api, text(&started["id"])).await;
+    assert_eq!((&operation["changed"], &operation["filter"]), (&json!(3), &filter));
+    let left = list(&api, "state=reserved").await;
+    let holders: Vec<&str> =
+        left["jobs"].as_array().expect("a list").iter().map(|job| text(&job["reserved_by"])).collect();
+    assert_eq!(holders, ["w-0"; 3]);
+}
+
 async fn a_walk_by_cursor_meets_every_job_once(engine: Engine) {
     let api = Api::new(engine).await;
     let jobs: Vec<String> =
@@ -132,6 +176,10 @@ async fn invalid_parameters_of_a_list_are_named(engine: Engine) {
         ("id_prefix=a/b", &["id_prefix"]),
         ("reason_prefix=x", &["reason_prefix"]),
         (&format!("state=dead&reason_prefix={long}"), &["reason_prefix"]),
+        ("reserved_by=w", &["reserved_by"]),
+        ("state=dead&reserved_by=w", &["reserved_by"]),
+        ("state=reserved&reserved_by=", &["reserved_by"]),
+        ("state=reserved&reserved_by=a%00", &["reserved_by"]),
         ("state=ready&order=desc", &["order"]),
         ("order=up", &["order"]),
         ("limit=0", &["limit"]),

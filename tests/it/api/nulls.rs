@@ -160,7 +160,7 @@ async fn other_bodies_take_nulls(engine: Engine) {
         "id": null, "filter": {"topic": "t", "all_topics": null, "state": "dead"},
     });
     assert_eq!(succeed(&api, "POST", "/bulk", &bulk.to_string(), 200).await["dry_run"], true);
-    for condition in ["from", "to", "id_prefix", "reason_prefix"] {
+    for condition in ["from", "to", "id_prefix", "reason_prefix", "reserved_by"] {
         let bulk =
             format!(r#"{{"action":"delete","filter":{{"topic":"t","state":"dead","{condition}":null}}}}"#);
         let problem = api.send("POST", "/bulk", &bulk).await.expect_problem(422, "invalid_request");

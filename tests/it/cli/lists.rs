@@ -39,6 +39,8 @@ fn jobs_are_listed_by_what_flags_say() {
         (&["jobs", "--id-prefix", "m:"], &["m:1"]),
         (&["jobs", "--to", "2020-01-01 00:00"], &[]),
         (&["jobs", "mail", "--state", "reserved"], &["m:2"]),
+        (&["jobs", "--worker", "w1"], &["m:2"]),
+        (&["jobs", "mail", "--worker", "w"], &[]),
         (&["jobs", "--reason", "http 503"], &["m:3"]),
         (&["jobs", "--reason", "timeout"], &[]),
     ] {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use linger::{
-    job::{Body, Job, Outlet, Reason, State, Timestamp, Topic, TopicSettings},
+    job::{Actor, Body, Job, Outlet, Reason, State, Timestamp, Topic, TopicSettings},
     store::{
         AddJob, JobFilter, ListPosition, ListedJob, Order, Release, Reservation, Steps, Store, TopicUpdates,
         moment_of,
@@ -18,6 +18,7 @@ super::on_every_engine! {
     from_is_inclusive_and_to_is_exclusive,
     every_condition_must_hold,
     a_reason_filter_compares_the_beginning,
+    a_filter_by_holder_compares_the_whole_name,
     an_empty_store_and_an_unknown_topic_have_empty_lists,
     another_text_as_position_means_the_beginning,
     lists_are_the_same_after_the_store_is_opened_again,
@@ -287,6 +288,56 @@ async fn a_reason_filter_compares_the_beginning(fixture: StoreFixture) {
         for topic in [None, Some(topic("t"))] {
             let found = walk(store, &JobFilter { topic, ..filter.clone() }, Order::Ascending, 10).await;
             assert_eq!(ids(&found), expected, "{state} {prefix:?}");
+        }
+    }
+}
+
+async fn a_filter_by_holder_compares_the_whole_name(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let actor = |name: &str| Actor::parse(name).expect("a name");
+    let claim = |by: Option<&str>| Claim { ttr: Some(ttr(3_600)), by: by.map(actor) };
+    for (name, by) in [
+        ("a", Some("w-1")),
+        ("b", Some("w-10")),
+        ("c", Some("w-1")),
+        ("d", None),
+        ("e", Some("w\u{f6}rker %-1")),
+    ] {
+        add(store, job(name)).await;
+        one(store.reserve(&plain("t"), &[claim(by)], Wait::No).await.expect("reserves"));
+        fixture.clock.advance(millis(1));
+    }
+    // A job of the first worker that it gave back, and that another one has now.
+    add(store, job("f")).await;
+    let held = one(store.reserve(&plain("t"), &[claim(Some("w-1"))], Wait::No).await.expect("reserves"));
+    let back = Release { due: Some(after(seconds(0))), reason: None };
+    store.release(ALL, &id("f"), &held.receipt, back).await.expect("answers").expect("is held");
+    one(store.reserve(&plain("t"), &[claim(Some("w-2"))], Wait::No).await.expect("reserves"));
+    fixture.clock.advance(millis(1));
+    // Jobs with callbacks: those that are reserved have the host as their holder.
+    reserve_these(store, &[called("g", URLS[0])]).await;
+    add(store, called("h", URLS[0])).await;
+    for (by, expected) in [
+        ("w-1", &["a", "c"][..]),
+        ("w-10", &["b"]),
+        ("w-2", &["f"]),
+        ("w", &[]),
+        ("w\u{f6}rker %-1", &["e"]),
+        ("one.example", &["g"]),
+        ("example", &[]),
+    ] {
+        let filter = JobFilter { reserved_by: Some(actor(by)), ..JobFilter::all(State::Reserved) };
+        for topic in [None, Some(topic("t"))] {
+            for order in ORDERS {
+                let found =
+                    walk(store, &JobFilter { topic: topic.clone(), ..filter.clone() }, order, 1).await;
+                let expected = in_order(expected.to_vec(), order);
+                assert_eq!(ids(&found), expected, "{by:?} {order:?}");
+            }
+        }
+        for state in [State::Delayed, State::Ready, State::Dead] {
+            let found = walk(store, &JobFilter { state, ..filter.clone() }, Order::Ascending, 10).await;
+            assert_eq!(found, [], "{state} jobs have no holder");
         }
     }
 }

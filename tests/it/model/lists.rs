@@ -85,6 +85,9 @@ impl Sequence<'_> {
             let prefixes = ["", "reason", "reason 3", "buried", "attempts", "r"];
             filter.reason_prefix = prefixes.choose(&mut self.random).map(|prefix| (*prefix).into());
         }
+        if self.random.random_bool(if state == State::Reserved { 0.4 } else { 0.05 }) {
+            filter.reserved_by = Some(self.actor());
+        }
         filter
     }
 

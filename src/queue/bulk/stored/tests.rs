@@ -50,6 +50,7 @@ fn view(action: BulkAction, examples: Vec<ListedJob>) -> OperationView {
         to: Some(from_ms(9)),
         id_prefix: Some("é\n".into()),
         reason_prefix: Some("\"".into()),
+        reserved_by: Actor::parse("w 1").ok(),
     };
     let request = BulkRequest {
         id: None,

@@ -86,13 +86,14 @@ impl ListQuery<'_> {
 
     /// Adds the arguments of `scripts/listing.lua`.
     pub fn add_args(self, call: ScriptCall, run: Run) -> ScriptCall {
-        let JobFilter { state, topic, id_prefix, reason_prefix, .. } = self.filter;
+        let JobFilter { state, topic, id_prefix, reason_prefix, reserved_by, .. } = self.filter;
         let call = call.arg(i64::from(state_code(*state)));
         let call = call.optional_arg(topic.as_ref().map(|topic| topic.as_str()));
         let call = call.optional_arg(id_prefix.as_deref()).optional_arg(reason_prefix.as_deref());
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let call = call.arg(number(run.wanted)).arg(number(run.most));
-        call.arg(if self.order == Order::Ascending { "asc" } else { "desc" })
+        let call = call.arg(if self.order == Order::Ascending { "asc" } else { "desc" });
+        call.optional_arg(reserved_by.as_ref().map(|name| name.as_str()))
     }
 
     /// Reads the jobs of a run that match, each with its moment in the index. Broken ones are skipped.

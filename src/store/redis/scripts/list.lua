@@ -2,10 +2,10 @@
 -- Lists jobs of one shard from the index of their state, by (moment, id), behind a position.
 --
 -- KEYS  2 the index  3 the timeline, for delayed jobs of a topic
--- ARGV  8 moment and 9 id of the position  10 the moment where the list ends: the first one behind it, or the last one in
+-- ARGV  9 moment and 10 id of the position  11 the moment where the list ends: the first one behind it, or the last one in
 --       descending order
 -- Reply { 1 at the end of the list, number of jobs examined, moment and id of the last one, the jobs }
-local INDEX, BOUND = KEYS[2], tonumber(ARGV[10])
+local INDEX, BOUND = KEYS[2], tonumber(ARGV[11])
 local COUNT_COST, SKIP_COST = 2, 6
 
 -- The number of entries before a position, in ascending order also one at the position itself. Among equal moments it is
@@ -60,7 +60,7 @@ end
 
 -- The timeline of a shard was removed until the sweep has counted it again.
 local can_skip = KEYS[3] and call('HLEN', KEYS[3]) > 0
-local rank, moment, id, is_end = rank_of(ARGV[8], ARGV[9]), tonumber(ARGV[8]), ARGV[9], false
+local rank, moment, id, is_end = rank_of(ARGV[9], ARGV[10]), tonumber(ARGV[9]), ARGV[10], false
 local size = can_skip and 4 or PAGE
 while not is_end and not is_over() do
   local first = ASCENDING and rank or math.max(rank - size, 0)

@@ -2,7 +2,7 @@
 -- Lists ready jobs of one shard from the lists of some outlets, one list after the other.
 --
 -- KEYS  2 and up: the lists
--- ARGV  where the last run ended in the first list, or nothing: 8 id, 9 generation and 10 moment of an entry  11 its index at
+-- ARGV  where the last run ended in the first list, or nothing: 9 id, 10 generation and 11 moment of an entry  12 its index at
 --       that time, in descending order from the end, as a negative number
 -- Reply { 1 at the end of the last list, number of jobs examined, number of the list where the run ended, id, generation,
 --       moment and index of its last entry; the jobs }
@@ -24,12 +24,12 @@ end
 -- that is being compacted moves its first entries to its end: in descending order, a run may miss them meanwhile.
 local function start_of(list, length)
   local start = ASCENDING and 0 or length - 1
-  if not ARGV[8] then return start end
-  local entry = pack('>I4I6', ARGV[9], ARGV[10]) .. ARGV[8]
-  local found = find(list, entry, ASCENDING and ARGV[11] + 0 or length + ARGV[11])
+  if not ARGV[9] then return start end
+  local entry = pack('>I4I6', ARGV[10], ARGV[11]) .. ARGV[9]
+  local found = find(list, entry, ASCENDING and ARGV[12] + 0 or length + ARGV[12])
   if found then return ASCENDING and found + 1 or found - 1 end
   local _, since = read_entry(call('LINDEX', list, 0) or '')
-  if not ASCENDING and since and since > tonumber(ARGV[10]) then return -1 end
+  if not ASCENDING and since and since > tonumber(ARGV[11]) then return -1 end
   return start
 end
 
