@@ -63,6 +63,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/pages/topic.js", include_bytes!("../../ui/js/pages/topic.js")),
     ("js/pages/workers.js", include_bytes!("../../ui/js/pages/workers.js")),
     ("js/parts.js", include_bytes!("../../ui/js/parts.js")),
+    ("js/place.js", include_bytes!("../../ui/js/place.js")),
     ("js/poll.js", include_bytes!("../../ui/js/poll.js")),
     ("js/preferences.js", include_bytes!("../../ui/js/preferences.js")),
     ("js/payload.js", include_bytes!("../../ui/js/payload.js")),
@@ -84,15 +85,18 @@ const FILES: &[(&str, &[u8])] = &[
 const SETTINGS: &str = "settings.json";
 
 /// The modules of pages that are loaded a little later than the first page, or when they are shown.
-const LOADED_LATER: [&str; 8] = [
+const LOADED_LATER: [&str; 11] = [
     "js/cron.js",
+    "js/joblist.js",
     "js/pages/bulk.js",
     "js/pages/callbacks.js",
     "js/pages/dead.js",
+    "js/pages/jobs.js",
     "js/pages/schedules.js",
     "js/pages/server.js",
     "js/pages/workers.js",
     "js/schedule.js",
+    "js/topicchoice.js",
 ];
 
 /// Has browsers load all other modules at once, not each after the one that imports it. The addresses are relative to the page.

@@ -197,7 +197,7 @@ inBrowser("what strangers write is text", {}, async ({ server, tab, page }) => {
   assert.ok((await body().innerText()).includes('U+180EU+FFF9U+E0041"'));
   await tab.go("topics/dead/dead");
   await tab.sees("onerror");
-  assert.ok((await page.locator(".job p.reason").innerText()).startsWith(markup));
+  assert.ok((await page.locator(".list td.reason").innerText()).startsWith(markup));
   await tab.go("jobs/letter");
   await tab.sees("onerror");
   assert.ok((await page.locator("dd .reason").innerText()).includes("U+001B"));
@@ -230,7 +230,7 @@ inBrowser("the names of workers are text", {}, async ({ server, tab, page }) => 
   assert.equal(await page.locator(".headline bdi.mono").innerText(), shown);
   await tab.until((shown) => [...document.querySelectorAll("ol bdi.mono")].map((name) => name.innerText).join() === `${shown},${shown}`, shown);
   await tab.go("jobs?state=reserved");
-  await tab.until((shown) => document.querySelector(".job bdi.mono")?.innerText === shown, shown);
+  await tab.until((shown) => document.querySelector(".list .worker bdi")?.innerText === shown, shown);
   assert.equal(await page.locator("main b").count(), 0);
 });
 

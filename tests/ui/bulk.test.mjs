@@ -5,7 +5,7 @@ import { inBrowser, onEveryEngine, refusal } from "./harness.mjs";
 const parameters = (page) => Object.fromEntries(new URLSearchParams(new URL(page.url()).hash.split("?")[1]));
 /** Waits until the list has these jobs. */
 const lists = (tab, expected) =>
-  tab.until((text) => [...document.querySelectorAll(".job > div > a.mono")].map((link) => link.innerText).join() === text, expected.join());
+  tab.until((text) => [...document.querySelectorAll(".list .id a")].map((link) => link.innerText).join() === text, expected.join());
 
 async function states(server, ids) {
   return Promise.all(ids.map(async (id) => (await server.job(id))?.state ?? "gone"));
@@ -54,7 +54,7 @@ onEveryEngine("jobs are listed by a filter that is in the address", {}, async ({
   await page.getByLabel("Reason begins with").fill("http");
   await page.keyboard.press("Enter");
   await lists(tab, ["d:1"]);
-  await page.getByLabel("State").selectOption("ready");
+  await page.getByRole("navigation", { name: "State" }).getByRole("link", { name: "ready 1" }).click();
   await lists(tab, ["r:1"]);
   assert.deepEqual(parameters(page), { state: "ready" });
   await page.getByLabel("Topic", { exact: true }).fill("none");
@@ -65,7 +65,7 @@ onEveryEngine("jobs are listed by a filter that is in the address", {}, async ({
   await tab.sees("No job matches. In orders: 1 delayed.");
   await page.getByLabel("Topic", { exact: true }).fill("");
   await page.keyboard.press("Enter");
-  await page.getByLabel("State").selectOption("reserved");
+  await page.getByRole("navigation", { name: "State" }).getByRole("link", { name: "reserved 0" }).click();
   await tab.sees("No job matches. In all topics: 3 delayed, 1 ready, 2 dead.");
   await page.getByRole("link", { name: "2 dead" }).click();
   await lists(tab, ["d:1", "d:2"]);

@@ -35,5 +35,5 @@ onEveryEngine("a list of reserved jobs names their workers", {}, async ({ server
   await server.add({ topic: "mail", id: "one" });
   await pop(server, "w-1");
   await tab.go("jobs?state=reserved");
-  await page.locator("li.job").filter({ hasText: "w-1" }).getByRole("link", { name: "one" }).waitFor();
+  await page.locator(".list tr").filter({ hasText: "w-1" }).getByRole("link", { name: "one" }).waitFor();
 });

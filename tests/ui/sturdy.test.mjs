@@ -40,8 +40,8 @@ inBrowser("a long topic leaves room for the id of its job", {}, async ({ server,
     await page.setViewportSize({ width, height: 900 });
     await tab.go("jobs");
     await tab.sees("subscription:1001");
-    const { height } = await page.locator(".jobs .job").boundingBox();
-    assert.ok(height < 200, `the row is ${height} tall at ${width}`);
+    const { height } = await page.locator(".list tbody tr").boundingBox();
+    assert.ok(height < 80, `the row is ${height} tall at ${width}`);
     await tab.check(`jobs at ${width}`);
   }
 });

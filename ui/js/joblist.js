@@ -1,24 +1,30 @@
 // A list of jobs: read page by page, chosen from, and acted on.
-import { html, useEffect, useRef, useState } from "./lib.js";
-import { href, path as pathOf, queryText, setQuery } from "./address.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
+import { changed, href, path as pathOf, queryText, setQuery } from "./address.js";
 import { get } from "./api.js";
 import { useMay } from "./changes.js";
-import { MOMENTS } from "./filter.js";
-import { bytes, count, counted } from "./format.js";
+import { isPart, MOMENTS } from "./filter.js";
+import { bytes, count } from "./format.js";
 import { useKeys } from "./keys.js";
 import { Changes, holding, useStableOrder } from "./order.js";
-import { AsOf, Distance, Failure, Mark, STATES, Text, Unloaded } from "./parts.js";
+import { AsOf, Cut, Distance, Failure, Mark, Moment, STATES, Text, Unloaded } from "./parts.js";
+import { entryName, keep, recalled } from "./place.js";
 import { seen, usePoll } from "./poll.js";
 
 const PAGE = 50;
 
-/** The first page stays fresh. Once more are read, all stay as they were; a search reads on until a page is full. */
-function useList(filter) {
+/**
+ * The first page stays fresh. Once more are read, all stay as they were; a search reads on until a page is full. `left` is the
+ * `whenLeft` of the list to which the user went back.
+ */
+function useList(filter, left) {
   const path = `jobs${queryText({ ...filter, limit: PAGE })}`;
-  const first = usePoll(path, 5_000);
-  const [more, setMore] = useState(null);
+  const polled = usePoll(path, 5_000);
+  // Until the first page is read again it is there as it was left.
+  const first = polled.data || !left ? polled : { ...polled, data: left.first, at: left.at, stale: polled.error ? "stale" : "" };
+  const [more, setMore] = useState(left?.more ?? null);
   const turn = useRef(0);
-  const list = more ?? { jobs: first.data?.jobs ?? [], next: first.data?.next_cursor, examined: first.data?.examined ?? 0 };
+  const list = more ?? { jobs: first.data?.jobs ?? [], next: first.data?.next_cursor, examined: first.data?.examined ?? 0, at: first.at };
   const stop = () => {
     turn.current += 1;
     setMore((known) => known && { ...known, busy: false });
@@ -35,14 +41,14 @@ function useList(filter) {
         if (turn.current !== mine) return;
         const ids = new Set(known.jobs.map((job) => job.id));
         const jobs = [...known.jobs, ...page.jobs.filter((job) => !ids.has(job.id))];
-        known = { jobs, next: page.next_cursor, examined: known.examined + page.examined };
+        known = { jobs, next: page.next_cursor, examined: known.examined + page.examined, at: known.at };
       }
       setMore({ ...known, busy: false });
     } catch (error) {
       if (turn.current === mine) setMore({ ...known, busy: false, error });
     }
   };
-  const isShort = Boolean(first.data?.next_cursor) && first.data.jobs.length < PAGE;
+  const isShort = Boolean(polled.data?.next_cursor) && polled.data.jobs.length < PAGE;
   useEffect(() => void (isShort && !more && extend(PAGE)), [isShort, more]);
   useEffect(() => () => (turn.current += 1), []);
   const refresh = async () => {
@@ -50,35 +56,70 @@ function useList(filter) {
     await first.refresh();
     setMore(null);
   };
-  return { ...list, first, refresh, stop, extend: () => extend(list.jobs.length + PAGE) };
+  const whenLeft = { first: first.data, at: first.at, more: more && { ...more, busy: false } };
+  return { ...list, first, isAsLeft: more !== null && more === left?.more, whenLeft, refresh, stop, extend: () => extend(list.jobs.length + PAGE) };
 }
 
-const Row = ({ job, gone, filter, isChosen, choose }) => html`<li class=${`job ${gone ? "gone" : ""}`} data-row>
-  <label class="pick" onMouseDown=${(event) => event.shiftKey && event.preventDefault()}><input type="checkbox" aria-label=${`Select ${job.id}`} checked=${isChosen} disabled=${gone}
-    onClick=${(event) => choose(event.shiftKey)} /></label>
-  <div>
-    <a class="mono" href=${href("jobs", job.id)}>${job.id}</a>
-    ${job.reason && html`<p class="reason"><${Text} text=${job.reason} /></p>`}
-  </div>
-  <span class="small">${!filter.topic && html`<span class="mono">${job.topic}</span> `}
-    ${gone ? html`<span class="tag">no longer ${filter.state}</span>` : html`${MOMENTS[filter.state][1]} <${Distance} at=${job[MOMENTS[filter.state][0]]} />`}
-${job.reserved_by && html` · <bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>`}${` · ${counted(job.attempts, "attempt")}${job.max_attempts > 0 ? ` of ${job.max_attempts}` : ""} · ${bytes(job.body_bytes)}`}</span>
-</li>`;
+/**
+ * Keeps `state` when the list is left, with the position of the element `card` on the screen and the row that has the focus. If
+ * the user goes back, `left` is what was kept: the page scrolls there, and the row gets the focus.
+ */
+function usePlace(card, left, state) {
+  const latest = useRef(null);
+  latest.current = state;
+  useLayoutEffect(() => {
+    const name = entryName();
+    const top = () => card.current.getBoundingClientRect().top;
+    if (left) {
+      scrollBy(0, top() - left.top);
+      const rows = [...card.current.querySelectorAll("[data-row]")];
+      rows.find(({ dataset }) => dataset.row === left.row)?.querySelector("a").focus({ preventScroll: true });
+    }
+    return () => card.current && keep(name, { ...latest.current, top: top(), row: card.current.querySelector("[data-row]:focus-within")?.dataset.row });
+  }, []);
+}
+
+/** The columns beside the id: the heading and the class of each, and what a cell of it shows. */
+const columnsOf = ({ state, topic, reserved_by: worker }) => [
+  !topic && ["Topic", "topic", (job) => html`<${Cut} text=${job.topic} />`],
+  [MOMENTS[state][1], "moment", (job, gone) => (gone ? html`<span class="tag">no longer ${state}</span>` : html`<${Distance} at=${job[MOMENTS[state][0]]} />`)],
+  ["Attempts", "attempts", (job) => `${count(job.attempts)}${job.max_attempts > 0 ? ` of ${count(job.max_attempts)}` : ""}`],
+  state === "dead" && ["Reason", "reason", (job) => job.reason && html`<${Cut} text=${job.reason} />`],
+  state === "reserved" && ["Worker", "worker", (job) => job.reserved_by && (worker ? html`<${Cut} text=${job.reserved_by} />`
+    : html`<a href=${changed({ reserved_by: job.reserved_by })}><${Cut} text=${job.reserved_by} /></a>`)],
+  ["Size", "size", (job) => bytes(job.body_bytes)],
+].filter(Boolean);
+
+const Row = ({ job, gone, columns, isChosen, choose }) => html`<tr role="row" class=${gone ? "gone" : ""} data-row=${job.id}>
+  <td role="cell" class="picks"><label class="pick" onMouseDown=${(event) => event.shiftKey && event.preventDefault()}><input type="checkbox" aria-label=${`Select ${job.id}`}
+    checked=${isChosen} disabled=${gone} onClick=${(event) => choose(event.shiftKey)} /></label></td>
+  <th role="rowheader" scope="row" class="id"><a class="mono cut" title=${job.id} href=${href("jobs", job.id)}>${job.id}</a></th>
+  ${columns.map(([name, kind, cell]) => html`<td key=${kind} role="cell" class=${kind} data-name=${name}>${cell(job, gone)}</td>`)}
+</tr>`;
+
+/** The jobs by state of a topic, or of all; nothing where the token must not read those. */
+export function useCounts(topic) {
+  const target = topic ? pathOf("topics", topic) : "stats";
+  return usePoll(useMay(topic)("read") ? target : null, 5_000);
+}
 
 /** Says of an empty list what is near: the jobs of its topic, or of all, in every state. */
-function Nothing({ topic }) {
-  const target = topic ? pathOf("topics", topic) : "stats";
-  const { data, error } = usePoll(useMay(topic)("read") ? target : null, 5_000);
+function Nothing({ topic, counts: { data, error } }) {
   const near = STATES.filter((state) => data?.counts[state] > 0);
   return html`<p class="empty">No job matches. ${error?.status === 404 && html`There is no topic <bdi class="mono"><${Text} text=${topic} /></bdi>. `}${near.length > 0 && html`In ${topic || "all topics"}: ${near.map((state, n) => html`${n > 0 && ", "}<a
     href=${`${href("jobs")}${queryText({ state, topic })}`}>${count(data.counts[state])} ${state}</a>`)}.`}</p>`;
 }
 
-/** The jobs of a filter. `ask` opens the question before a change: of an action, and of the chosen jobs or of all. */
-export function JobList({ filter, ask }) {
-  const list = useList(filter);
-  const [chosen, setChosen] = useState(new Set());
-  const [latest, all] = [useRef(null), useRef(null)];
+/**
+ * The jobs of a filter. `ask` opens the question before a change: of an action, and of the chosen jobs or of all. `counts` is what
+ * `useCounts` of its topic returns.
+ */
+export function JobList({ filter, counts, ask }) {
+  const [left] = useState(recalled);
+  const list = useList(filter, left);
+  const [chosen, setChosen] = useState(new Set(left?.chosen));
+  const [latest, all, card] = [useRef(left?.latest), useRef(null), useRef(null)];
+  usePlace(card, left, { ...list.whenLeft, chosen: [...chosen], latest: latest.current });
   // Unless it is held, or jobs are chosen, the list moves on with the queue.
   const [isHeld, hold] = useState(false);
   const may = useMay(filter.topic);
@@ -104,25 +145,34 @@ export function JobList({ filter, ask }) {
     .filter(([action, , states]) => states.includes(filter.state) && may(["requeue", "revoke"].includes(action) ? "admin" : scope))
     .map(([action, name]) => html`<button key=${action} class=${action === "delete" ? "danger quiet" : ""}
       onClick=${() => ask({ action, filter, jobs, done })}>${name}${jobs ? "" : " all that match"} …</button>`);
-  return html`<${AsOf} poll=${poll} />
-    <section class="card ${poll.stale}" aria-labelledby="list">
+  const columns = columnsOf(filter);
+  const total = list.next && !isPart(filter) ? (counts?.data?.counts[filter.state] ?? 0) : 0;
+  const heading = (name, kind) => html`<th key=${kind} role="columnheader" scope="col" class=${kind}
+    aria-sort=${kind === "moment" ? (filter.order ? "descending" : "ascending") : undefined}>${name}</th>`;
+  return html`${list.isAsLeft && !poll.stale
+      ? html`<p class="as-of" role="status"><strong>As of <${Moment} at=${list.at} />.</strong> These rows are as you left them. <button onClick=${sortAnew}>Read now</button></p>`
+      : html`<${AsOf} poll=${poll} />`}
+    <section class="card ${poll.stale}" aria-labelledby="list" ref=${card}>
       <div class="heading">
         <label class="pick"><input type="checkbox" ref=${all} checked=${isAll} disabled=${present.length === 0}
           onChange=${() => setChosen(new Set(isAll ? [] : present.map(({ key }) => key)))} /> Select all shown</label>
-        <h2 id="list"><${Mark} state=${filter.state} /> ${count(present.length)}${list.next && " and more"}</h2>
+        <h2 id="list"><${Mark} state=${filter.state} /> ${count(present.length)}${total > present.length ? ` of ${count(total)}` : list.next && " and more"}</h2>
         <${Changes} changes=${changes} sort=${sortAnew} />
         ${filter.state !== "ready" && html`<label class="order">Order
           <select value=${filter.order ?? "asc"} onChange=${(event) => setQuery({ order: event.target.value === "desc" ? "desc" : null })}>
             <option value="asc">earliest first</option><option value="desc">latest first</option></select></label>`}
         ${picked.length === 0 && present.length > 0 && html`<div class="actions">${buttons(null, "admin")}</div>`}
       </div>
-      <ul class="jobs" ...${holding(hold)}>${shown.map(({ key, row, gone }) => html`<${Row} key=${key} job=${row.job} gone=${gone} filter=${filter}
-        isChosen=${chosen.has(key)} choose=${(isRange) => toggle(key, isRange)} />`)}</ul>
-      ${shown.length === 0 && !list.next && html`<${Nothing} topic=${filter.topic} />`}
+      ${shown.length > 0 && html`<table role="table" class="list" aria-labelledby="list">
+        <thead role="rowgroup"><tr role="row">${[[html`<span class="visually-hidden">Selected</span>`, "picks"], ["Id", "id"], ...columns].map(([name, kind]) => heading(name, kind))}</tr></thead>
+        <tbody role="rowgroup" ...${holding(hold)}>${shown.map(({ key, row, gone }) => html`<${Row} key=${key} job=${row.job} gone=${gone} columns=${columns}
+          isChosen=${chosen.has(key)} choose=${(isRange) => toggle(key, isRange)} />`)}</tbody></table>`}
+      ${shown.length === 0 && !list.next && html`<${Nothing} topic=${filter.topic} counts=${counts ?? {}} />`}
       ${list.error && html`<${Failure} error=${list.error} />`}
       ${list.next && html`<div class="actions">
         ${list.busy
-          ? html`<span role="status">Searching: ${count(list.examined)} jobs examined …</span> <button onClick=${list.stop}>Stop</button>`
+          ? html`<span role="status">Searching: ${count(list.examined)} jobs examined …</span> <button onClick=${list.stop}>Stop</button>
+            ${filter.id_prefix && !filter.topic && html`<span class="small">All topics are searched. In one topic an id is found sooner.</span>`}`
           : html`<button onClick=${list.extend}>Show more</button>`}</div>`}
       ${picked.length > 0 && html`<div class="selection" role="group" aria-label="Selected jobs">
         <strong>${count(picked.length)} selected</strong> ${buttons(picked, "add")}

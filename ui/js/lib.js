@@ -16,9 +16,9 @@ export function Boundary({ instead, children }) {
   return instead(error);
 }
 
-/** Gives the heading of a page the focus, unless a field has it. */
+/** Gives the heading of a page the focus, unless a field has it, or the row that the user has gone back to. */
 export function focusHeading() {
-  if (!document.activeElement?.matches("input, select, textarea")) document.querySelector("main h1")?.focus({ preventScroll: true });
+  if (!document.activeElement?.matches("input, select, textarea, [data-row] a")) document.querySelector("main h1")?.focus({ preventScroll: true });
 }
 
 /** How many milliseconds after the first page the others are loaded. */

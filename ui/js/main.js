@@ -3,11 +3,11 @@ import { Boundary, focusHeading, html, later, render, useEffect, useObservable, 
 import { href, route } from "./address.js";
 import { settings } from "./api.js";
 import { Job } from "./pages/job.js";
-import { Jobs } from "./pages/jobs.js";
 import { Overview } from "./pages/overview.js";
 import { SignIn } from "./pages/signin.js";
 import { Topic } from "./pages/topic.js";
 import { Failure, Loading } from "./parts.js";
+import { recalled } from "./place.js";
 import { session } from "./session.js";
 import { Shell } from "./shell.js";
 
@@ -16,6 +16,7 @@ const notLoaded = (retry) => html`<${Failure} error=${{ title: "The page was not
 const Bulk = later(async () => (await import("./pages/bulk.js")).Bulk, loading, notLoaded);
 const Callbacks = later(async () => (await import("./pages/callbacks.js")).Callbacks, loading, notLoaded);
 const Dead = later(async () => (await import("./pages/dead.js")).Dead, loading, notLoaded);
+const Jobs = later(async () => (await import("./pages/jobs.js")).Jobs, loading, notLoaded);
 const Schedules = later(async () => (await import("./pages/schedules.js")).Schedules, loading, notLoaded);
 const Server = later(async () => (await import("./pages/server.js")).Server, loading, notLoaded);
 const Workers = later(async () => (await import("./pages/workers.js")).Workers, loading, notLoaded);
@@ -75,7 +76,7 @@ function App() {
     if (!isFirst.current) focusHeading();
     isFirst.current = false;
   }, [name]);
-  useEffect(() => scrollTo(0, 0), [parts]);
+  useEffect(() => void (recalled() || scrollTo(0, 0)), [parts]);
   return html`<${Shell} title=${title} signsIn=${signsIn}>
     <${Boundary} instead=${failed}>${page}<//><//>`;
 }

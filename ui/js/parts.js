@@ -42,6 +42,10 @@ export function Elapsed({ at }) {
 export const Text = ({ text }) =>
   html`<bdi>${revealed(text).map((part) => (part.code ? html`<span class="hidden-character">${part.code}</span>` : part))}</bdi>`;
 
+/** Such a text in a cell that cuts it; the pointer shows the whole. */
+export const Cut = ({ text, ...more }) =>
+  html`<span class="cut" title=${revealed(text).map((part) => (part.code ? `[${part.code}]` : part)).join("")} ...${more}><${Text} text=${text} /></span>`;
+
 export function Bar({ counts }) {
   const total = STATES.reduce((sum, state) => sum + counts[state], 0);
   let x = 0;

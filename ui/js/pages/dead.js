@@ -8,7 +8,7 @@ import { useNow } from "../clock.js";
 import { filterOf } from "../filter.js";
 import { count, counted, duration, spanText } from "../format.js";
 import { Ended } from "../history.js";
-import { JobList } from "../joblist.js";
+import { JobList, useCounts } from "../joblist.js";
 import { useKeys } from "../keys.js";
 import { AsOf, Bars, Distance, Loading, Mark, Moment, StateName, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
@@ -147,7 +147,7 @@ function OfTopic({ topic, ask }) {
   return html`<${DeadLetters} topic=${topic} chosen=${filter.reason_prefix} ask=${ask} />
     ${filter.reason_prefix && html`<p class="chosen">Only those whose reason begins with <strong><${Text} text=${filter.reason_prefix} /></strong>.${" "}
       <a href=${changed({ reason_prefix: null })}>Show all</a></p>`}
-    <${JobList} key=${JSON.stringify(filter)} filter=${filter} ask=${ask} />
+    <${JobList} key=${JSON.stringify(filter)} filter=${filter} counts=${useCounts(topic)} ask=${ask} />
     <${Lacking} topic=${topic} scopes=${["add", "admin"]} />`;
 }
 

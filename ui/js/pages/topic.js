@@ -92,7 +92,7 @@ function Callback({ view }) {
 }
 
 /** A few jobs of a state. They stay where they are while the pointer or the focus is on them. */
-function Few({ topic, state, title, most = 20, compare, children }) {
+function Few({ topic, state, title, most = 20, compare, note, children }) {
   const poll = usePoll(`jobs${queryText({ state, topic, limit: compare ? 200 : most })}`, 5_000);
   const [held, setHeld] = useState(null);
   const latest = poll.data ?? { jobs: [] };
@@ -101,9 +101,25 @@ function Few({ topic, state, title, most = 20, compare, children }) {
   return html`<section class=${`card ${poll.stale ? "stale" : ""}`}>
     <div class="heading"><h2>${title}</h2><a href=${`${href("jobs")}${queryText({ state, topic })}`}>All</a></div>
     ${compare && next && html`<p class="small">Of the ${count(jobs.length)} whose reservations end first.</p>`}
-    <ul class="jobs" ...${holding((is) => setHeld((held) => (is ? (held ?? latest) : null)))}>${[...jobs].sort(compare ?? (() => 0)).slice(0, most).map((job) => html`<li key=${job.id} class="job" data-row>
-      <div><a class="mono" href=${href("jobs", job.id)}>${job.id}</a></div><span class="small">${children(job)}</span></li>`)}</ul>
+    ${note}
+    <ul class="jobs few" ...${holding((is) => setHeld((held) => (is ? (held ?? latest) : null)))}>${[...jobs].sort(compare ?? (() => 0)).slice(0, most).map((job) => html`<li key=${job.id} class="job" data-row>
+      <div><a class="mono cut" title=${job.id} href=${href("jobs", job.id)}>${job.id}</a></div><span class="small">${children(job)}</span></li>`)}</ul>
   </section>`;
+}
+
+/** So many ready jobs the server sorts on Redis; of more it knows the order about. */
+const MOST_SORTED = 1_000;
+
+/** What comes next, what waits, and what is worked on. */
+function Lists({ topic, counts }) {
+  const isAbout = usePoll(counts.ready > MOST_SORTED ? "version" : null, 600_000).data?.engine === "redis";
+  const note = isAbout && html`<p class="small">About: Redis keeps many ready jobs in the order of their due times only roughly.</p>`;
+  return html`<div class="columns lists">
+    <${Few} key="next" topic=${topic} state="delayed" title="Next due">${(job) => html`<${Distance} at=${job.due_at} />`}<//>
+    <${Few} key="waiting" topic=${topic} state="ready" title="Waiting longest" note=${note}>${(job) => html`for <${Elapsed} at=${job.due_at} />`}<//>
+    <${Few} key="held" topic=${topic} state="reserved" title="Reserved, longest first" compare=${(a, b) => Date.parse(a.reserved_at) - Date.parse(b.reserved_at)}>${
+      (job) => html`for <${Elapsed} at=${job.reserved_at} />${job.reserved_by && html` by <a href=${`${href("jobs")}${queryText({ state: "reserved", topic, reserved_by: job.reserved_by })}`}><bdi class="mono"><${Text} text=${job.reserved_by} /></bdi></a>`}`}<//>
+  </div>`;
 }
 
 export function Topic({ topic }) {
@@ -127,6 +143,7 @@ export function Topic({ topic }) {
           <${Timeline} topic=${topic} />`
       : html`<section class="card"><h2>There is no such topic</h2>
           <p>A topic exists while it has jobs or settings. A new job makes it again.</p></section>`}
+    ${view && html`<${Lists} topic=${topic} counts=${view.counts} />`}
     <div class="columns">
       ${view && html`<section class="card">
         <h2>Running</h2>
@@ -136,9 +153,6 @@ export function Topic({ topic }) {
       </section>`}
       <${TestJob} key="test" topic=${topic} isCalled=${Boolean(view?.settings.callback?.url)} refresh=${poll.refresh} />
       ${view && html`<${Callback} view=${view} />`}
-      ${view && html`<${Few} key="next" topic=${topic} state="delayed" title="Next due">${(job) => html`<${Distance} at=${job.due_at} />`}<//>
-      <${Few} key="held" topic=${topic} state="reserved" title="Reserved, longest first" compare=${(a, b) => Date.parse(a.reserved_at) - Date.parse(b.reserved_at)}>${
-        (job) => html`for <${Elapsed} at=${job.reserved_at} />${job.reserved_by && html` by <bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>`}`}<//>`}
     </div>
     <div class="actions page-end">
       ${holdsJobs && may("admin") && html`<button type="button" class="danger quiet" onClick=${() => setPurges(view.counts)}>Purge …</button>`}
