@@ -32,6 +32,8 @@ const FILES: &[(&str, &[u8])] = &[
     ("app.css", include_bytes!("../../ui/app.css")),
     ("favicon.svg", include_bytes!("../../ui/favicon.svg")),
     ("index.html", include_bytes!("../../ui/index.html")),
+    ("js/adding.js", include_bytes!("../../ui/js/adding.js")),
+    ("js/addjob.js", include_bytes!("../../ui/js/addjob.js")),
     ("js/address.js", include_bytes!("../../ui/js/address.js")),
     ("js/api.js", include_bytes!("../../ui/js/api.js")),
     ("js/bulk.js", include_bytes!("../../ui/js/bulk.js")),
@@ -59,7 +61,6 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/pages/schedules.js", include_bytes!("../../ui/js/pages/schedules.js")),
     ("js/pages/server.js", include_bytes!("../../ui/js/pages/server.js")),
     ("js/pages/signin.js", include_bytes!("../../ui/js/pages/signin.js")),
-    ("js/pages/testjob.js", include_bytes!("../../ui/js/pages/testjob.js")),
     ("js/pages/topic.js", include_bytes!("../../ui/js/pages/topic.js")),
     ("js/pages/workers.js", include_bytes!("../../ui/js/pages/workers.js")),
     ("js/parts.js", include_bytes!("../../ui/js/parts.js")),
@@ -85,7 +86,8 @@ const FILES: &[(&str, &[u8])] = &[
 const SETTINGS: &str = "settings.json";
 
 /// The modules of pages that are loaded a little later than the first page, or when they are shown.
-const LOADED_LATER: [&str; 11] = [
+const LOADED_LATER: [&str; 12] = [
+    "js/addjob.js",
     "js/cron.js",
     "js/joblist.js",
     "js/pages/bulk.js",

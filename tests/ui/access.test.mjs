@@ -28,9 +28,11 @@ inBrowser("a token is asked for, kept in this browser and forgotten", { tokens: 
   await tab.heading("mail").waitFor();
   const kept = await page.evaluate(() => [JSON.stringify(localStorage), document.cookie, location.href].join());
   assert.ok(!kept.includes(server.tokens.ops), kept);
+  await tab.button("Add a job …").click();
   await tab.text("The same with curl").click();
   const command = await page.locator(".command code").innerText();
   assert.ok(command.includes("Bearer $LINGER_TOKEN") && !command.includes(server.tokens.ops), command);
+  await tab.button("Cancel").click();
 
   const second = await tab.newPage();
   await second.goto(`${tab.base}#/`);
@@ -77,7 +79,7 @@ inBrowser("nothing can be changed until the rights of a token are known", { toke
   }));
   await signIn(tab, server.tokens.reader);
   await tab.heading("Settings").waitFor();
-  for (const gone of ["Pause delivery", "Purge …", "Add job"]) assert.equal(await tab.button(gone).count(), 0, gone);
+  for (const gone of ["Pause delivery", "Purge …", "Add a job …"]) assert.equal(await tab.button(gone).count(), 0, gone);
   assert.equal(await tab.text("This token lacks").count(), 0);
   await (await repeat).continue();
   await tab.sees("This token lacks the scopes add and admin for this topic.");
@@ -89,7 +91,7 @@ inBrowser("a token that may only read sees no button and why", { tokens: TOKENS 
   await tab.go("topics/mail");
   await signIn(tab, server.tokens.reader);
   await tab.sees("This token lacks the scopes add and admin for this topic.");
-  for (const gone of ["Pause delivery", "Pause intake", "Purge …", "Add job"]) assert.equal(await tab.button(gone).count(), 0, gone);
+  for (const gone of ["Pause delivery", "Pause intake", "Purge …", "Add a job …"]) assert.equal(await tab.button(gone).count(), 0, gone);
   await tab.go("jobs/d");
   await tab.sees("This token lacks");
   for (const gone of ["Replay", "Delete …"]) assert.equal(await tab.button(gone).count(), 0, gone);
@@ -113,7 +115,7 @@ onEveryEngine("a token for some topics sees these", { tokens: TOKENS }, async ({
   assert.equal(await page.locator(".totals dd").first().innerText(), "1");
   await page.getByRole("link", { name: "mail.out", exact: true }).click();
   await tab.heading("mail.out").waitFor();
-  await tab.button("Add job").waitFor();
+  await tab.button("Add a job …").waitFor();
   await tab.sees("This token lacks the scope admin for this topic.");
   await tab.go("workers");
   await tab.sees("This token is for some topics only.");
@@ -156,7 +158,8 @@ for (const [does, host, isNamed] of [
       assert.equal(page.url(), `${root}/`);
       await page.getByText("There is no job yet").waitFor();
       await page.goto(`${root}/#/topics/mail`);
-      await page.getByLabel("Delay").fill("1h");
+      await page.getByRole("button", { name: "Add a job …" }).click();
+      await page.getByLabel("In", { exact: true }).fill("1h");
       await page.getByRole("button", { name: "Add job" }).click();
       await page.getByRole("status").getByText("Added").waitFor();
       await page.getByRole("button", { name: "Pause delivery" }).click();

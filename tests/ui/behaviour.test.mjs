@@ -35,8 +35,11 @@ for (const width of [320, 390, 1440]) {
       await tab.check("a question");
       await page.keyboard.press("Escape");
       await tab.go("topics/orders");
+      await tab.button("Add a job …").click();
+      await tab.text("Attempts, expiry, callback").click();
       await tab.text("The same with curl").click();
-      await tab.check("a command");
+      await tab.check("a new job and its command");
+      await page.keyboard.press("Escape");
       await page.keyboard.press("?");
       await tab.heading("Keys").waitFor();
       await tab.check("the keys");

@@ -128,7 +128,7 @@ inBrowser("the keyboard selects jobs, and a dialog deletes them", {}, async ({ s
   await tab.button("Delete …").click();
   const dialog = page.getByRole("dialog", { name: "Delete these jobs?" });
   await dialog.waitFor();
-  assert.equal(await page.evaluate(() => document.activeElement.innerText), "Cancel");
+  assert.ok(await page.getByLabel("Enter 2 to confirm").evaluate((field) => field === document.activeElement), "the first field has the focus");
   assert.deepEqual(await dialog.locator("li").allInnerTexts(), ["a", "c"]);
   assert.ok(await tab.button("Delete 2 jobs").isDisabled());
   await page.getByLabel("Enter 2 to confirm").fill("2");
@@ -142,6 +142,15 @@ inBrowser("the keyboard selects jobs, and a dialog deletes them", {}, async ({ s
   await page.getByLabel("Select all shown").check();
   await tab.sees("2 selected");
   await tab.button("Reschedule …").click();
+  assert.ok(await page.getByLabel("Earlier or later").isChecked(), "not all at one moment");
+  await tab.button("1h").click();
+  assert.equal(await page.getByLabel("By", { exact: true }).inputValue(), "1h");
+  await tab.button("Reschedule 2 jobs").click();
+  await tab.sees("Rescheduled 2 of 2 jobs.");
+  assert.deepEqual(await Promise.all(["b", "d"].map(async (id) => Date.parse((await server.job(id)).due_at))), [4e12 + 3_601_000, 4e12 + 3_603_000]);
+  await page.getByLabel("Select all shown").check();
+  await tab.button("Reschedule …").click();
+  await page.getByLabel("From now").check();
   await page.getByLabel("In", { exact: true }).fill("0");
   await tab.button("Reschedule 2 jobs").click();
   await tab.sees("Rescheduled 2 of 2 jobs.");
@@ -185,7 +194,7 @@ inBrowser("a change that cannot go on says how far it came", {}, async ({ server
   await page.getByLabel("Enter 3 to confirm").fill("3");
   await page.route("**/jobs/b", (route) => route.fulfill(refusal(503, "draining", "the server is shutting down")));
   await tab.button("Delete 3 jobs").click();
-  await tab.sees("Deleted 1 of 3 jobs, then: draining");
+  await tab.sees("Deleted 1 of 3 jobs, then: The server cannot do this now");
   assert.deepEqual(await states(server, ["a", "b", "c"]), ["gone", "delayed", "delayed"]);
   await page.unroute("**/jobs/b");
   await tab.button("Delete 3 jobs").click();
@@ -226,7 +235,8 @@ onEveryEngine("all that match are counted, confirmed and changed", {}, async ({ 
   await tab.sees("and 110 more");
   const act = tab.button("Reschedule 120 jobs");
   assert.ok(await act.isDisabled());
-  await page.getByLabel("Earlier or later").check();
+  assert.ok(await page.getByLabel("Earlier or later").isChecked(), "not all at one moment");
+  await tab.until(() => document.activeElement.labels?.[0]?.innerText === "By");
   await page.getByLabel("By", { exact: true }).fill("-12h");
   await page.getByLabel("Enter 120 to confirm").fill("120");
   await act.click();
@@ -334,6 +344,25 @@ inBrowser("a reason whose beginning catches others says so", {}, async ({ server
   assert.ok(await tab.button("Replay 3 jobs").isDisabled());
   await page.getByLabel("Enter 3 to confirm").fill("3");
   assert.ok(await tab.button("Replay 3 jobs").isEnabled());
+});
+
+inBrowser("the due time of one job is shown before and after", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", id: "a", at: "2100-07-01T10:00:30Z" });
+  await tab.go("jobs/a");
+  await tab.button("Reschedule …").click();
+  await tab.until(() => document.activeElement.labels?.[0]?.innerText === "In");
+  await page.getByLabel("At a time").check();
+  assert.equal(await page.getByLabel("At", { exact: true }).inputValue(), "2100-07-01T12:00:30", "it begins with what is there");
+  await page.getByLabel("Earlier or later").check();
+  const [by, act] = [page.getByLabel("By", { exact: true }), tab.button("Reschedule 1 job")];
+  await by.fill("soon");
+  await tab.sees("with - for earlier");
+  assert.ok(await act.isDisabled());
+  await by.fill("-80m");
+  await page.getByRole("dialog").getByText(/^Due 1 Jul 2100, 12:00:30.* → 1 Jul 2100, 10:40:30/).waitFor();
+  await act.click();
+  await tab.sees("Rescheduled 1 of 1 job.");
+  assert.equal((await server.job("a")).due_at, "2100-07-01T08:40:30.000Z");
 });
 
 /** Adds three jobs, and returns their due times by the minutes from now. */

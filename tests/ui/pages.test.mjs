@@ -173,31 +173,6 @@ onEveryEngine("a topic is paused and resumed", {}, async ({ server, tab, page })
   await tab.sees("intake is paused for");
 });
 
-inBrowser("a test job is added and followed to its end", {}, async ({ server, tab, page }) => {
-  await tab.go("topics/trial");
-  await tab.sees("There is no such topic");
-  const [delay, body] = [page.getByLabel("Delay"), page.getByLabel("Body, in JSON")];
-  await body.fill("hello");
-  await tab.sees("This is not JSON");
-  assert.ok(await tab.button("Add job").isDisabled());
-  await body.fill('{"big": 9007199254740993, "quote": "it\'s"}');
-  await delay.fill("soon");
-  await tab.button("Add job").click();
-  await tab.sees("/delay must be");
-  await delay.fill("2s");
-  await tab.text("The same with curl").click();
-  const command = await page.locator(".command code").innerText();
-  assert.ok(command.includes(`--data '{"topic":"trial","delay":"2s","body":{"big": 9007199254740993, "quote": "it'\\''s"}}'`), command);
-  await tab.button("Add job").click();
-  await page.getByRole("status").getByRole("link").click();
-  await tab.sees("due in");
-  await tab.sees("no worker has polled");
-  const { id, receipt } = await server.call("POST", "topics/trial/pop");
-  await tab.sees("127.0.0.1 has it for another");
-  await server.call("POST", `jobs/${id}/finish?receipt=${receipt}`);
-  await tab.sees("This job is gone:");
-});
-
 inBrowser("a purge asks for the topic first", {}, async ({ server, tab, page }) => {
   for (const id of ["a", "b"]) await server.add({ topic: "mail", id, delay: "1h" });
   await tab.go("topics/mail");

@@ -4,7 +4,7 @@ import { go, path } from "./address.js";
 import { ApiError, change, get } from "./api.js";
 import { announce, Question } from "./dialog.js";
 import { serverNow } from "./clock.js";
-import { useDue } from "./due.js";
+import { shiftOf, useDue } from "./due.js";
 import { inWords } from "./filter.js";
 import { count, counted } from "./format.js";
 import { Failure, Text } from "./parts.js";
@@ -65,12 +65,18 @@ const SAID = {
   revoke: () => " Another worker gets what is taken back at once. A worker that still lives is not told, and may do the work, too.",
 };
 
+/** A single job is moved from where it is now. */
+async function shifted(id, by) {
+  const { due_at: at } = await get(path("jobs", id));
+  return { at: new Date(Date.parse(at) + shiftOf(by) * 1000).toISOString() };
+}
+
 /** `changed` are the ids of those that an earlier try changed. */
 async function changeEach(action, jobs, due, changed) {
   let failed = null;
   const calls = {
     delete: deleteListed,
-    reschedule: ({ id }) => change("PATCH", path("jobs", id), due),
+    reschedule: async ({ id }) => change("PATCH", path("jobs", id), due.shift ? await shifted(id, due.shift) : due),
     requeue: ({ id }) => change("POST", path("jobs", id, "requeue")),
     revoke: ({ id }) => change("POST", path("jobs", id, "revoke")),
   };
@@ -104,7 +110,7 @@ export function ChangeJobs({ action, filter, jobs, listed, limit, begun, close, 
   }, []);
   const matched = found?.matched ?? 0;
   const number = Math.min(matched, limit ?? matched);
-  const { due, fields } = useDue(action, !jobs && !limit, matched);
+  const { due, fields } = useDue(action, jobs, !jobs && !limit, matched);
   const single = jobs?.length === 1;
   const act = async () => {
     if (jobs) await changeEach(action, jobs, due, changed);
@@ -118,7 +124,7 @@ export function ChangeJobs({ action, filter, jobs, listed, limit, begun, close, 
   const differs = listed && found && matched !== listed;
   const isReady = matched > 0 && due !== null;
   return html`<${Question} title=${`${NAMES[action]} ${single ? "this job" : "these jobs"}?`} label=${`${NAMES[action]} ${counted(number, "job")}`} act=${act} close=${close}
-      kind=${action === "delete" ? "danger" : "primary"} ready=${isReady}
+      kind=${action === "delete" ? "danger" : "primary"} ready=${isReady} complete=${found !== null}
       type=${matched > 0 && !single && (action === "delete" || number > MANY || differs) ? String(number) : undefined}>
     <p><${Text} text=${jobs ? counted(matched, "job") : `${limit ? `The first ${limit} of all` : "All"} ${inWords(filter, serverNow(), zone)}`} />${
       found && !jobs && html`: <strong>${counted(matched, "job")}</strong>`}.

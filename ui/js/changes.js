@@ -54,9 +54,9 @@ export const runNow = (job) =>
     return `${job.id} is ready.`;
   });
 
-export const replay = (job) =>
+export const replay = (job, clearsExpiry) =>
   perform("Not replayed.", async () => {
-    await change("POST", path("jobs", job.id, "requeue"));
+    await change("POST", path("jobs", job.id, "requeue"), clearsExpiry ? { clear_expire: true } : undefined);
     return `${job.id} is ready again.`;
   });
 

@@ -4,7 +4,7 @@ import { Failure, Field, Text } from "./parts.js";
 
 const result = observable(null);
 
-/** Announces the outcome of a change. It stays until it is closed or the next one comes. */
+/** Announces the outcome of a change, a text or markup. It stays until it is closed or the next one comes. */
 export function announce(text, error = null) {
   result.set({ text, error });
 }
@@ -14,7 +14,7 @@ export function Result() {
   return html`<div class="result" role="status" aria-live="polite">
     ${shown &&
     html`<div class=${shown.error ? "note error" : "note"}>
-      <p>${shown.text && html`<strong><${Text} text=${shown.text} /></strong>`} ${shown.error && html`<${Text} text=${shown.error.detail} />`}
+      <p>${shown.text && html`<strong>${shown.text.type ? shown.text : html`<${Text} text=${shown.text} />`}</strong>`} ${shown.error && html`<${Text} text=${shown.error.detail} />`}
         ${shown.error?.requestId && html`<small class="small"> Request <code>${shown.error.requestId}</code></small>`}</p>
       <button class="quiet" onClick=${() => result.set(null)}>Close</button>
     </div>`}
@@ -48,12 +48,18 @@ export function useModal() {
   return dialog;
 }
 
+const FIRST_FIELD = ":is(input:not([type=radio], [type=checkbox]), textarea)";
+
 /**
- * Asks before `act` runs. With `type` its text has to be entered first. Cancel has the focus; the button says what
- * happens. `kind` is its look; it works once `ready`.
+ * Asks before `act` runs. With `type` its text has to be entered first. Cancel has the focus until the fields are `complete`:
+ * then the first one has it. The button says what happens. `kind` is its look; it works once `ready`.
  */
-export function Question({ title, children, label, type, act, close, kind = "danger", ready = true }) {
+export function Question({ title, children, label, type, act, close, kind = "danger", ready = true, complete = false }) {
   const dialog = useModal();
+  useEffect(() => {
+    const isUntouched = document.activeElement?.matches("[data-cancel]");
+    if (complete && isUntouched) dialog.current.querySelector(FIRST_FIELD)?.focus();
+  }, [complete]);
   const [entered, setEntered] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(null);

@@ -1,21 +1,28 @@
-// The fields for a new due time.
+// The fields for a due time: of a new job, or another one for jobs that are there.
 import { html, useObservable, useState } from "./lib.js";
 import { useNow } from "./clock.js";
-import { instants, isDuration, offsetOf } from "./format.js";
-import { Distance, Field } from "./parts.js";
+import { instants, localText, offsetOf, secondsOf } from "./format.js";
+import { Distance, Field, Moment } from "./parts.js";
 import { preferences } from "./preferences.js";
+
+const KINDS = { delay: "From now", at: "At a time", shift: "Earlier or later" };
+const LABELS = { delay: "In", at: "At", shift: "By" };
+const EXAMPLES = { delay: ["5m", "30m", "1h"], shift: ["-1h", "-30m", "-5m", "5m", "30m", "1h"], spread: ["5m", "30m", "1h"] };
 
 /** Above this many jobs, a spread is proposed: all at once would be too much for most workers. */
 const MANY = 500;
 const SPREAD = "5m";
-
-const KINDS = [["delay", "From now"], ["at", "At a time"], ["shift", "Earlier or later"]];
 
 /** A choice of one of some values, `[value, label]`. */
 const Choice = ({ name, legend, choices, chosen, choose }) => html`<fieldset class="choice"><legend>${legend}</legend>
   <div class="segments">${choices.map(([value, label]) => html`<label key=${value}>
     <input type="radio" name=${name} checked=${chosen === value} onChange=${() => choose(value)} /><span>${label}</span></label>`)}
   </div></fieldset>`;
+
+/** A field for a duration, with some to choose from. */
+const DurationField = ({ label, kind, value, set, ...more }) => html`<div class="chosen-duration">
+  <${Field} label=${label} class="short" value=${value} placeholder="such as 1h30m" ...${more} onInput=${(event) => set(event.target.value)} />
+  ${EXAMPLES[kind].map((text) => html`<button key=${text} type="button" class="quiet" aria-pressed=${value === text} onClick=${() => set(text)}>${text}</button>`)}</div>`;
 
 /** Says which moment a local time is. */
 function Meaning({ moments, at, zone, choose }) {
@@ -29,29 +36,55 @@ function Meaning({ moments, at, zone, choose }) {
     ${at && Date.parse(at) < now && html`<p class="problem" role="alert">This moment has passed: what waits becomes ready at once.</p>`}`;
 }
 
-/** What an action needs beside its jobs, as the API wants it, null while it is not complete; and its fields. `many` jobs can
- * be shifted and spread too; `number` of them are known. */
-export function useDue(action, many, number) {
+/** By how many seconds a text moves a due time; null if it is no duration. */
+export function shiftOf(text) {
+  const seconds = secondsOf(text.replace(/^[+-]/, ""));
+  return seconds === null || !text.startsWith("-") ? seconds : -seconds;
+}
+
+/** A due time of one of some kinds, the first at the beginning: `due` is what the API takes, null while that is wrong or not
+ * complete. `none` is what no text means. */
+export function useWhen({ legend, kinds, first = kinds[0], start = {}, none = null }) {
   const { zone } = useObservable(preferences);
-  const [kind, setKind] = useState("delay");
-  const [entered, setValues] = useState({ delay: "30m", at: "", shift: "-15m" });
-  const values = { spread: number > MANY ? SPREAD : "", ...entered };
+  const [kind, setKind] = useState(first);
+  const [values, setValues] = useState({ delay: "30m", shift: "-15m", ...start, at: start.at ? localText(start.at, zone) : "" });
   const [chosen, setChosen] = useState(null);
-  const field = (name, label, more) => html`<${Field} key=${name} label=${label} value=${values[name]} ...${more}
-    onInput=${(event) => setValues({ ...entered, [name]: event.target.value })} />`;
+  const set = (value) => setValues({ ...values, [kind]: value });
   const moments = instants(values.at, zone);
   const at = moments?.length === 1 ? moments[0] : moments?.find((moment) => moment === chosen);
   const value = kind === "at" ? at : values[kind].trim();
-  const isWrong = kind !== "at" && value !== "" && !isDuration(value.replace(/^[+-]/, kind === "shift" ? "" : "$&"));
-  const spreads = many && kind !== "shift";
-  const spread = spreads && values.spread.trim() ? { spread: values.spread.trim() } : {};
-  const spreadField = spreads && field("spread", "Spread over", { class: "short", placeholder: "no time" });
+  const isWrong = kind !== "at" && value !== "" && (kind === "shift" ? shiftOf : secondsOf)(value) === null;
+  const fields = html`<${Choice} name="kind" legend=${legend} choices=${kinds.map((kind) => [kind, KINDS[kind]])} chosen=${kind} choose=${setKind} />
+    ${kind === "at"
+      ? html`<${Field} key="at" label=${LABELS.at} type="datetime-local" step="1" value=${values.at} onInput=${(event) => set(event.target.value)} />
+          <${Meaning} moments=${moments} at=${at} zone=${zone} choose=${setChosen} />`
+      : html`<${DurationField} key=${kind} kind=${kind} label=${LABELS[kind]} value=${values[kind]} set=${set} />`}
+    ${isWrong && html`<p class="problem" role="alert">A time looks like 30m, 1h30m or 2d${kind === "shift" ? ", with - for earlier" : ""}.</p>`}`;
+  const isNone = kind === "delay" && value === "";
+  return { kind, due: isNone ? none : value && !isWrong ? { [kind]: value } : null, fields };
+}
+
+/** The due time of a job before and after a change. */
+function Change({ job, due }) {
+  const now = useNow();
+  const before = Date.parse(job.due_at);
+  const after = due.at ? Date.parse(due.at) : due.shift ? before + shiftOf(due.shift) * 1000 : now + secondsOf(due.delay) * 1000;
+  return html`<p role="status">Due <${Moment} at=${before} /> → <strong><${Moment} at=${after} /></strong>${!due.at && after <= now && ": ready at once"}</p>`;
+}
+
+/** What an action needs beside its jobs, as the API wants it, null while it is not complete; and its fields. Without `jobs` it is
+ * for all that match a filter. If the change `spreads`, it may be spread over a period; `number` jobs are known. */
+export function useDue(action, jobs, spreads, number) {
+  const single = jobs?.length === 1 ? jobs[0] : null;
+  const { kind, due, fields } = useWhen({
+    legend: "New due time", kinds: ["delay", "at", "shift"], first: single ? "delay" : "shift", start: { at: single?.due_at },
+  });
+  const [entered, setSpread] = useState(null);
+  const text = entered ?? (number > MANY ? SPREAD : "");
+  const hasSpread = spreads && (action === "requeue" || kind !== "shift");
+  const spread = hasSpread && text.trim() ? { spread: text.trim() } : {};
+  const spreadField = hasSpread && html`<${DurationField} kind="spread" label="Spread over" placeholder="no time" value=${text} set=${setSpread} />`;
   if (action === "delete" || action === "revoke") return { due: {}, fields: null };
   if (action === "requeue") return { due: spread, fields: spreadField };
-  const fields = html`<${Choice} name="kind" legend="New due time" choices=${KINDS.slice(0, many ? 3 : 2)} chosen=${kind} choose=${setKind} />
-    ${kind === "at" ? field("at", "At", { type: "datetime-local", step: 1 }) : field(kind, kind === "delay" ? "In" : "By", { class: "short" })}
-    ${isWrong && html`<p class="problem" role="alert">A time looks like 30m, 1h30m or 2d${kind === "shift" ? ", with - for earlier" : ""}.</p>`}
-    ${kind === "at" && html`<${Meaning} moments=${moments} at=${at} zone=${zone} choose=${setChosen} />`}
-    ${spreadField}`;
-  return { due: value && !isWrong ? { [kind]: value, ...spread } : null, fields };
+  return { due: due && { ...due, ...spread }, fields: html`${fields}${single && due && html`<${Change} job=${single} due=${due} />`}${spreadField}` };
 }

@@ -32,8 +32,18 @@ export function rate(perMinute) {
   return perMinute < 600 ? `${(perMinute / 60).toFixed(1)}/s` : `${count(Math.round(perMinute / 60))}/s`;
 }
 
-/** Whether the API takes a text as a duration. */
-export const isDuration = (text) => /^(\d+(\.\d+)?|(\d+(\.\d+)?(ms|[smhdw]))+|PT?[\d.]+[\dA-Z.]*)$/.test(text);
+const SECONDS = { ms: 0.001, s: 1, m: 60, h: 3_600, d: 86_400, w: 604_800 };
+
+/** The seconds of a duration as the API takes it: "90", "1h30m", "PT15M"; null for another text. */
+export function secondsOf(text) {
+  if (/^\d+(\.\d+)?$/.test(text)) return Number(text);
+  const plain = text.replace(/^P((?:[\d.]+[WD])*)(?:T((?:[\d.]+[HMS])+))?$/, (_, days, time = "") => (days + time).toLowerCase());
+  const parts = [...plain.matchAll(/(\d+(?:\.\d+)?)(ms|[smhdw])/g)];
+  if (parts.length === 0 || parts.map(([part]) => part).join("") !== plain) return null;
+  return parts.reduce((sum, [, number, unit]) => sum + number * SECONDS[unit], 0);
+}
+
+export const isDuration = (text) => secondsOf(text) !== null;
 
 export function countdown(seconds) {
   const whole = Math.max(0, Math.ceil(seconds));

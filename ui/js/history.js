@@ -21,7 +21,8 @@ const Entry = ({ entry, title }) => html`<li class="job">
 export function History({ job }) {
   const entries = (job.history ?? []).map((entry) => [entry, titleOf(entry)]);
   entries.unshift([{ at: job.created_at }, "It was added"]);
-  if (job.reserved_at) entries.push([{ at: job.reserved_at, by: job.reserved_by }, `Attempt ${job.attempts} began`]);
+  // Without an attempt, the reservation is that of an older version.
+  if (job.reserved_at && job.attempts > 0) entries.push([{ at: job.reserved_at, by: job.reserved_by }, `Attempt ${job.attempts} began`]);
   return html`<h2>History</h2>
     <ol class="jobs">${entries.reverse().map(([entry, title], n) => html`<${Entry} key=${n} entry=${entry} title=${title} />`)}</ol>`;
 }

@@ -6,13 +6,12 @@ import { Job } from "./pages/job.js";
 import { Overview } from "./pages/overview.js";
 import { SignIn } from "./pages/signin.js";
 import { Topic } from "./pages/topic.js";
-import { Failure, Loading } from "./parts.js";
+import { Loading, notLoaded } from "./parts.js";
 import { recalled } from "./place.js";
 import { session } from "./session.js";
 import { Shell } from "./shell.js";
 
 const loading = html`<${Loading} what="the page" />`;
-const notLoaded = (retry) => html`<${Failure} error=${{ title: "The page was not loaded", detail: "The server does not answer." }} retry=${retry} />`;
 const Bulk = later(async () => (await import("./pages/bulk.js")).Bulk, loading, notLoaded);
 const Callbacks = later(async () => (await import("./pages/callbacks.js")).Callbacks, loading, notLoaded);
 const Dead = later(async () => (await import("./pages/dead.js")).Dead, loading, notLoaded);

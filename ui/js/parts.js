@@ -83,6 +83,9 @@ export function Failure({ error, retry }) {
   </div>`;
 }
 
+/** In place of a module that was not loaded. */
+export const notLoaded = (retry) => html`<${Failure} error=${{ title: "The page was not loaded", detail: "The server does not answer." }} retry=${retry} />`;
+
 export function Unloaded({ poll, what }) {
   if (poll.error) return html`<${Failure} error=${poll.error} retry=${poll.refresh} />`;
   return html`<${Loading} what=${what} />`;

@@ -1,16 +1,16 @@
 // Job: what is known of one job; run now, reschedule, replay, delete; its body as it came.
 import { html, useState } from "../lib.js";
 import { goDead, href, path, queryText } from "../address.js";
+import { curl, jobJson, useAddJob } from "../adding.js";
 import { useQuestion } from "../bulk.js";
 import { Cause } from "../cause.js";
 import { Lacking, replay, runNow, useMay } from "../changes.js";
-import { useNow } from "../clock.js";
+import { serverNow, useNow } from "../clock.js";
 import { countdown, duration } from "../format.js";
 import { Ended, History } from "../history.js";
 import { useKeys } from "../keys.js";
 import { AsOf, Body, Copy, Elapsed, Facts, Gone, STATES, StateName, Text, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
-import { curl, jobJson } from "./testjob.js";
 
 /** Why a ready job waits. */
 function WhyReady({ job, view }) {
@@ -21,21 +21,40 @@ function WhyReady({ job, view }) {
   return view?.cause ? html`. In ${topic}, <${Cause} cause=${view.cause} />` : ", not taken yet";
 }
 
+/** An expiry that is nearer than this is counted down. */
+const NEAR_SECONDS = 3_600;
+
+/** What happens at the expiry of a job. */
+const AT_EXPIRY = { dead: "becomes a dead letter", delete: "is deleted" };
+
+const isOver = (job, now) => job.state === "dead" && job.expires_at && Date.parse(job.expires_at) <= now;
+
+function ExpiresSoon({ job }) {
+  const left = (Date.parse(job.expires_at) - useNow()) / 1000;
+  const isNear = ["delayed", "ready"].includes(job.state) && left < NEAR_SECONDS;
+  return isNear && html`<span class="tag">expires in <span class="countdown">${countdown(left)}</span></span>`;
+}
+
+const expiryOf = (job, isPast) => html`<${When} at=${job.expires_at} />
+  <span class="small">${job.state !== "dead" ? `It ${AT_EXPIRY[job.on_expiry] ?? job.on_expiry} then${job.state === "reserved" ? ", unless its worker finishes it" : ""}.`
+    : isPast && "A replay removes the expiry."}</span>`;
+
 function Waits({ job, view }) {
   const now = useNow();
   const left = (text) => (Date.parse(text) - now) / 1000;
   if (job.state === "delayed") return html`due in <strong class="countdown">${countdown(left(job.due_at))}</strong>`;
   if (job.state === "ready") return html`for <${Elapsed} at=${job.due_at} /><${WhyReady} job=${job} view=${view} />`;
-  if (job.state === "reserved") return html`${job.reserved_by ? html`<bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>` : "a worker"} has it for another <strong class="countdown">${countdown(left(job.reserved_until))}</strong>`;
+  if (job.state === "reserved") return html`${job.attempts === 0 && "an older version is still out: "}${job.reserved_by ? html`<bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>` : "a worker"} has it for another <strong class="countdown">${countdown(left(job.reserved_until))}</strong>`;
   if (job.state === "dead") return html`after ${job.attempts === 1 ? "1 attempt" : `${job.attempts} attempts`}`;
   return null;
 }
 
 const CallbackOf = ({ callback: { method = "POST", url }, children }) => html`<code class="id"><${Text} text=${`${method} ${url}`} /></code>${children}`;
 
-const factsOf = (job, view) => [
+const factsOf = (job, view, now) => [
   ["Topic", html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`],
   ["Due", html`<${When} at=${job.due_at} />`],
+  [isOver(job, now) ? "Expired" : "Expires", job.expires_at && expiryOf(job, isOver(job, now))],
   ["Reserved until", job.reserved_until && html`<${When} at=${job.reserved_until} />`],
   ["Died", job.dead_at && html`<${When} at=${job.dead_at} />`],
   ["Reason", job.reason && html`<span class="reason"><${Text} text=${job.reason} /></span>`],
@@ -43,14 +62,19 @@ const factsOf = (job, view) => [
   ["Retry after", job.retry && job.retry.map(duration).join(", ")],
   ["TTR", duration(job.ttr)],
   ["Added", html`<${When} at=${job.created_at} />`],
+  ["Revision", job.revision],
+  ["Trace", job.traceparent && html`<code class="id">${job.traceparent.split("-")[1]}</code>`],
   ["Callback", job.callback
     ? html`<${CallbackOf} callback=${job.callback} />`
     : view?.settings.callback?.url && html`<${CallbackOf} callback=${view.settings.callback}> <span class="small">of the topic</span><//>`],
 ];
 
+const JobFacts = ({ job, view }) => html`<${Facts} facts=${factsOf(job, view, useNow())} />`;
+
 function Actions({ job, refresh }) {
   const may = useMay(job.topic);
   const { ask, question } = useQuestion();
+  const copying = useAddJob();
   const [busy, setBusy] = useState(false);
   const run = async (change) => {
     setBusy(true);
@@ -60,20 +84,23 @@ function Actions({ job, refresh }) {
   };
   const asks = (action) => () => ask({ action, jobs: [job], done: refresh });
   const waits = job.state === "delayed" || job.state === "ready";
+  const isExpired = isOver(job, useNow());
   return html`<div class="actions">
       ${job.state === "delayed" && may("add") && html`<button class="primary" disabled=${busy} onClick=${() => run(() => runNow(job))}>Run now</button>`}
       ${waits && may("add") && html`<button onClick=${asks("reschedule")}>Reschedule …</button>`}
       ${job.state === "reserved" && may("admin") && html`<button onClick=${asks("revoke")}>Take back …</button>`}
-      ${job.state === "dead" && may("admin") && html`<button class="primary" disabled=${busy} onClick=${() => run(() => replay(job))}>Replay</button>`}
-      ${may("add") && html`<button class="danger quiet" onClick=${asks("delete")}>Delete …</button>`}
+      ${job.state === "dead" && may("admin") && html`<button class="primary" disabled=${busy} onClick=${() => run(() => replay(job, isExpired))}>${isExpired ? "Replay without expiry" : "Replay"}</button>`}
+      ${may("add") && html`<button onClick=${() => copying.ask({ job })}>Duplicate …</button>
+        <button class="danger quiet" onClick=${asks("delete")}>Delete …</button>`}
       <${Lacking} topic=${job.topic} scopes=${["add", "admin"]} />
     </div>
-    ${question}`;
+    ${question}${copying.dialog}`;
 }
 
 /** A command that adds the same job: what is undefined is left out. */
-function curlOf({ id, topic, state, due_at: at, ttr, max_attempts, retry, callback, body }) {
-  return curl(jobJson({ topic, id, at: state === "delayed" ? at : undefined, ttr, max_attempts, retry, callback }, body));
+function curlOf({ id, topic, state, due_at: at, ttr, max_attempts, retry, callback, revision, expires_at: expire, on_expiry, body }) {
+  const expiry = Date.parse(expire) > serverNow() ? { expire, on_expiry } : {};
+  return curl(jobJson({ topic, id, at: state === "delayed" ? at : undefined, ttr, max_attempts, retry, ...expiry, revision, callback }, body));
 }
 
 export function Job({ id, hidesBodies }) {
@@ -95,15 +122,17 @@ export function Job({ id, hidesBodies }) {
       <p>Jobs whose ids begin with this text: ${STATES.map((state, n) => html`${n > 0 && ", "}<a key=${state} href=${`${href("jobs")}${queryText({ state, id_prefix: id })}`}>${state}</a>`)}.</p></section>`;
   }
   if (!job) return html`${heading}<${Unloaded} poll=${poll} what="the job" />`;
+  const remembers = ["finished", "finished_late"].includes(ended?.how) && view?.settings.dedup;
   return html`${heading}
     ${isGone
-      ? html`<${Gone} what="This job is gone:" poll=${poll}>${ended ? html`<${Ended} ended=${ended} />` : "it was finished or deleted."}<//>`
+      ? html`<${Gone} what="This job is gone:" poll=${poll}>${ended ? html`<${Ended} ended=${ended} />` : "it was finished or deleted."}${
+          remembers && ` Its topic remembers ids for ${duration(remembers)}: until then, the same add does not make it again.`}<//>`
       : html`<${AsOf} poll=${poll} />`}
     <div class="columns wide-left">
       <section class="card ${poll.stale}">
-        <p class="headline"><${StateName} state=${job.state} />${!isGone && html` <span><${Waits} job=${job} view=${view} /></span>`}</p>
+        <p class="headline"><${StateName} state=${job.state} />${!isGone && html` <span><${Waits} job=${job} view=${view} /></span><${ExpiresSoon} job=${job} />`}</p>
         ${!isGone && html`<${Actions} job=${job} refresh=${poll.refresh} />`}
-        <${Facts} facts=${factsOf(job, view)} />
+        <${JobFacts} job=${job} view=${view} />
         <${History} job=${job} />
       </section>
       <section class="card">

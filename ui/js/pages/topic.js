@@ -1,6 +1,7 @@
-// Topic: its counts and settings; pause, test job, purge.
+// Topic: its counts and settings; pause, add a job, purge.
 import { html, useState } from "../lib.js";
 import { href, path, queryText } from "../address.js";
+import { useAddJob } from "../adding.js";
 import { Timeline } from "../chart.js";
 import { Cause, isFault, PauseDetails } from "../cause.js";
 import { Lacking, Purge, SayWhy, setPause, useMay } from "../changes.js";
@@ -9,7 +10,6 @@ import { useKeys } from "../keys.js";
 import { holding } from "../order.js";
 import { AsOf, Bar, Distance, Elapsed, Facts, Mark, STATES, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
-import { TestJob } from "./testjob.js";
 
 function Counts({ view, stale }) {
   const { counts, topic } = view;
@@ -59,12 +59,22 @@ function Pauses({ view, refresh }) {
     close=${() => setExplains(null)} done=${refresh} />`}`;
 }
 
-function settingsOf({ ttr, max_attempts: max, retry, require_receipt: receipt }) {
+const ENDS = { dead: "dead letters", delete: "deleted" };
+
+/** What applies to jobs that are added from now on. What is not set has the server's default. */
+function settingsOf({ ttr, max_attempts: max, retry, require_receipt: receipt, late_finish: late, expire, on_expiry: end, dedup, callback }) {
+  // For calls the server has a list of its own.
+  const follows = retry ? retry.map(duration).join(", ") || "at once" : callback?.url ? "the server's list for callbacks" : "at once";
+  const attempts = retry?.length > 0 ? retry.length + 1 : !retry && callback?.url ? "one more than the list has" : 16;
   return [
-    ["TTR", ttr === undefined ? "default" : duration(ttr)],
-    ["Most attempts", max === 0 ? "no limit" : (max ?? "default")],
-    ["Retry after", retry ? retry.map(duration).join(", ") : "default"],
+    ["TTR", ttr === undefined ? "1 min (default)" : duration(ttr)],
+    ["Most attempts", max === undefined ? `${attempts} (default)` : max === 0 ? "no limit" : max],
+    ["Retry after", retry ? follows : `${follows} (default)`],
+    ["Expire", expire !== undefined && `${duration(expire)} after they are due: then ${ENDS[end ?? "dead"] ?? end}`],
+    ["At an expiry", expire === undefined && end && (ENDS[end] ?? end)],
+    ["Ids remembered", dedup !== undefined && `for ${duration(dedup)} after a job is finished or deleted`],
     ["Receipt", receipt ? "required to finish" : "optional to finish"],
+    ["Late finish", late === false && "refused once the reservation has ended"],
   ];
 }
 
@@ -125,16 +135,18 @@ function Lists({ topic, counts }) {
 export function Topic({ topic }) {
   const poll = usePoll(path("topics", topic), 2_000);
   const may = useMay(topic);
+  const adding = useAddJob();
   // The counts at the moment of the question.
   const [purges, setPurges] = useState(null);
   useKeys({ r: poll.refresh });
   const heading = html`<nav class="crumbs" aria-label="Path"><a href=${href()}>Overview</a></nav>
-    <h1 tabindex="-1" class="mono">${topic}</h1>`;
+    <div class="heading"><h1 tabindex="-1" class="mono">${topic}</h1>
+      ${may("add") && html`<button type="button" onClick=${() => adding.ask({ topic, done: poll.refresh })}>Add a job …</button>`}</div>
+    ${adding.dialog}`;
   const isGone = poll.error?.status === 404;
   if (!poll.data && !isGone) return html`${heading}<${Unloaded} poll=${poll} what="the topic" />`;
   const view = isGone ? null : poll.data;
   const holdsJobs = view && Object.values(view.counts).some((number) => number > 0);
-  // The form for a test job stays the same while the topic comes and goes with it.
   return html`${heading}
     ${view
       ? html`<${AsOf} poll=${poll} />
@@ -151,7 +163,6 @@ export function Topic({ topic }) {
         <h2>Settings</h2>
         <${Facts} facts=${settingsOf(view.settings)} />
       </section>`}
-      <${TestJob} key="test" topic=${topic} isCalled=${Boolean(view?.settings.callback?.url)} refresh=${poll.refresh} />
       ${view && html`<${Callback} view=${view} />`}
     </div>
     <div class="actions page-end">
