@@ -65,6 +65,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/pages/workers.js", include_bytes!("../../ui/js/pages/workers.js")),
     ("js/parts.js", include_bytes!("../../ui/js/parts.js")),
     ("js/place.js", include_bytes!("../../ui/js/place.js")),
+    ("js/problems.js", include_bytes!("../../ui/js/problems.js")),
     ("js/poll.js", include_bytes!("../../ui/js/poll.js")),
     ("js/preferences.js", include_bytes!("../../ui/js/preferences.js")),
     ("js/payload.js", include_bytes!("../../ui/js/payload.js")),

@@ -21,7 +21,11 @@ inBrowser("a token is asked for, kept in this browser and forgotten", { tokens: 
   await tab.heading("Sign in").waitFor();
   assert.equal(await page.getByRole("navigation").count(), 0);
   await signIn(tab, "linger_wrong");
-  await tab.sees("Not accepted: this token is not known");
+  await tab.sees("Not accepted.");
+  await tab.sees("This token is not known here.");
+  await page.getByLabel("Token").fill("жетон");
+  await tab.button("Sign in").click();
+  await tab.sees("A token has only letters");
   await signIn(tab, server.tokens.ops);
   await tab.heading("mail").waitFor();
   await page.reload();
@@ -58,12 +62,14 @@ inBrowser("the sign-in page asks nothing, and says why a token was refused", { t
   await tab.button("Pause delivery").waitFor();
   await page.route("**/topics/mail", (route) => route.fulfill(refusal(401, "unauthorized", "this token was revoked")));
   await page.keyboard.press("r");
-  await tab.sees("Not accepted: this token was revoked");
+  await tab.sees("Your token is no longer accepted. This token was revoked.");
+  const field = page.getByLabel("Token");
+  assert.deepEqual([await field.inputValue(), await field.getAttribute("aria-invalid")], ["", null], "it is not what was entered");
   calls = 0;
   await page.clock.runFor(60_000);
   await tab.roundTrip();
   assert.equal(calls, 0);
-  assert.ok(await tab.text("Not accepted: this token was revoked").isVisible());
+  assert.ok(await tab.text("This token was revoked").isVisible());
 });
 
 inBrowser("nothing can be changed until the rights of a token are known", { tokens: TOKENS }, async ({ server, tab, page }) => {

@@ -63,7 +63,7 @@ for (const [width, colorScheme] of [[320, "dark"], [1440, "light"]]) {
     await tab.check("the sign-in");
     await page.getByLabel("Token").fill("linger_wrong");
     await tab.button("Sign in").click();
-    await tab.sees("Not accepted:");
+    await tab.sees("Not accepted.");
     await tab.check("a refused token");
     await page.getByLabel("Token").fill(server.tokens.mailer);
     await tab.button("Sign in").click();
@@ -217,10 +217,11 @@ inBrowser("the server goes and comes back", {}, async ({ server, tab, page }) =>
 
 inBrowser("what is not known is not said to be well", {}, async ({ server, tab, page }) => {
   await server.add({ topic: "mail", delay: "1h" });
-  await page.route("**/topics?sort=overdue", (route) => route.fulfill(refusal(503, "store_away", "the store does not answer")));
+  await page.route("**/topics?sort=overdue", (route) => route.fulfill(refusal(503, "store_unavailable", "the store does not answer; send this again, that is safe")));
   await tab.go();
   await tab.sees("Whether all is well is not known");
-  await tab.sees("the store does not answer");
+  await tab.sees("Linger cannot reach its store.");
+  await tab.button("Retry").waitFor();
   assert.equal(await tab.text("All is well.").count(), 0);
   await page.unroute("**/topics?sort=overdue");
   await tab.sees("All is well.");

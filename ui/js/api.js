@@ -2,6 +2,7 @@
 import { observable } from "./lib.js";
 import { ROOT } from "./address.js";
 import { observeDate } from "./clock.js";
+import { inWords } from "./problems.js";
 import { parse } from "./rawjson.js";
 import { refuse, session } from "./session.js";
 
@@ -10,16 +11,13 @@ const TIMEOUT_MS = 10_000;
 export class ApiError extends Error {
   constructor(fields) {
     super(fields.detail);
-    Object.assign(this, fields);
-  }
-
-  /** Whether the same call may succeed later: the server cannot be reached, or says that it is not able to now. */
-  get passes() {
-    return this.status === 0 || this.status >= 500 || this.status === 408;
+    const { status } = fields;
+    // Whether the same call may succeed later: the server cannot be reached, or says that it is not able to now.
+    Object.assign(this, { passes: status === 0 || status >= 500 || status === 408 || status === 429 }, fields);
   }
 }
 
-const unreachable = (detail) => new ApiError({ status: 0, code: "unreachable", title: "The server does not answer", detail });
+const unreachable = (detail) => new ApiError({ status: 0, code: "unreachable", ...inWords({ status: 0, detail }) });
 
 /** What the token may do, as `GET /whoami` says; null while that is not known. */
 export const rights = observable(null);
@@ -100,14 +98,14 @@ function read(response, text) {
 }
 
 function problemOf(response, text) {
-  const fields = { status: response.status, code: "unknown", title: response.statusText, detail: `HTTP ${response.status}` };
+  const fields = { status: response.status, code: "unknown", detail: `A program between here and Linger answered, with HTTP ${response.status}` };
   try {
-    const { code, title, detail, request_id: requestId, errors, ended } = JSON.parse(text);
-    if (typeof detail === "string") Object.assign(fields, { code, title, detail, requestId, errors, ended });
+    const { code, detail, request_id: requestId, errors, ended } = JSON.parse(text);
+    if (typeof detail === "string") Object.assign(fields, { code, detail, requestId, errors, ended });
   } catch {
     // Not from Linger itself: the status alone says what happened.
   }
-  return new ApiError(fields);
+  return new ApiError({ ...fields, ...inWords(fields) });
 }
 
 /** Reads `path`. Where nothing has changed since an earlier call of the same path, it returns what that returned, `known`. */

@@ -53,7 +53,7 @@ const newId = () => `ui-${[...crypto.getRandomValues(new Uint8Array(12))].map((b
 async function deleteListed({ id, state, dead_at }) {
   if (state === "dead") {
     const now = await get(path("jobs", id));
-    if (now.dead_at !== dead_at) throw new ApiError({ status: 409, code: "job_changed", title: "The job was replayed", detail: `${id} is ${now.state} now` });
+    if (now.dead_at !== dead_at) throw new ApiError({ status: 409, code: "job_changed", title: "The job was replayed", detail: `${id} is ${now.state} now.` });
   }
   return change("DELETE", path("jobs", id));
 }

@@ -1,21 +1,25 @@
 // Questions before something that cannot be undone, and the line that says what came of a change.
 import { html, observable, useEffect, useId, useObservable, useRef, useState } from "./lib.js";
-import { Failure, Field, Text } from "./parts.js";
+import { route } from "./address.js";
+import { CallDetails, Failure, Field, Text } from "./parts.js";
 
 const result = observable(null);
 
-/** Announces the outcome of a change, a text or markup. It stays until it is closed or the next one comes. */
+/** Announces the outcome of a change, a text or markup. It stays until it is closed, the next one comes or the page changes. */
 export function announce(text, error = null) {
-  result.set({ text, error });
+  result.set({ text, error, page: location.hash });
 }
+
+// An announcement that was made on the way to a page stays there.
+route.follow(() => result.get()?.page !== location.hash && result.set(null));
 
 export function Result() {
   const shown = useObservable(result);
   return html`<div class="result" role="status" aria-live="polite">
     ${shown &&
     html`<div class=${shown.error ? "note error" : "note"}>
-      <p>${shown.text && html`<strong>${shown.text.type ? shown.text : html`<${Text} text=${shown.text} />`}</strong>`} ${shown.error && html`<${Text} text=${shown.error.detail} />`}
-        ${shown.error?.requestId && html`<small class="small"> Request <code>${shown.error.requestId}</code></small>`}</p>
+      <p>${shown.text && html`<strong>${shown.text.type ? shown.text : html`<${Text} text=${shown.text} />`}</strong>`} ${shown.error && html`<${Text} text=${shown.error.detail} />`}</p>
+      ${shown.error && html`<${CallDetails} error=${shown.error} />`}
       <button class="quiet" onClick=${() => result.set(null)}>Close</button>
     </div>`}
   </div>`;

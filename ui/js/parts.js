@@ -74,12 +74,17 @@ export function Bars({ kind, numbers, titleOf }) {
 /** Appears only after 200 ms, so that quick answers do not flicker. */
 export const Loading = ({ what }) => html`<p class="loading" role="status">Loading ${what} …</p>`;
 
+/** What the operator of the server finds a failed call by. */
+export const CallDetails = ({ error: { status, code, requestId } }) => requestId && html`<details class="call-details"><summary>Details</summary>
+  <p class="small">HTTP ${status} <code>${code}</code>, request <code>${requestId}</code></p></details>`;
+
+/** What failed and why. It can be tried again unless it would fail in the same way. */
 export function Failure({ error, retry }) {
   return html`<div class="failure" role="alert">
     <strong>${error.title || "This did not work"}</strong>
     <p><${Text} text=${error.detail ?? String(error)} /></p>
-    ${error.requestId && html`<p class="small">Request <code>${error.requestId}</code></p>`}
-    ${retry && html`<button onClick=${retry}>Retry</button>`}
+    <${CallDetails} error=${error} />
+    ${retry && error.passes !== false && html`<button onClick=${retry}>Retry</button>`}
   </div>`;
 }
 
@@ -96,7 +101,7 @@ export function AsOf({ poll }) {
   if (!poll.stale && (live || !poll.data)) return null;
   return html`<p class="as-of" role="status">
     <strong>As of <${Moment} at=${poll.at} />.</strong> ${poll.stale ? html`<${Text} text=${poll.error.detail} />` : "Updates are off."}
-    <button onClick=${poll.refresh}>${poll.stale ? "Retry now" : "Read now"}</button>
+    ${(!poll.stale || poll.error.passes) && html`<button onClick=${poll.refresh}>${poll.stale ? "Retry now" : "Read now"}</button>`}
   </p>`;
 }
 

@@ -77,12 +77,9 @@ function usePreview(name, definition) {
   return said;
 }
 
-/** Which field a fault is about, and what is wrong with it. */
-const faultsOf = (error) => (error.errors?.length > 0 ? error.errors.map(({ pointer, parameter, detail }) => `${pointer?.slice(1) ?? parameter ?? ""} ${detail}`) : [error.detail]);
-
 function Preview({ said, text }) {
   if (!said) return html`<p class="small preview" role="status">…</p>`;
-  if (said.error) return html`${faultsOf(said.error).map((fault) => html`<p class="problem" role="alert"><${Text} text=${fault} /></p>`)}`;
+  if (said.error) return html`${(said.error.faults ?? [said.error.detail]).map((fault) => html`<p class="problem" role="alert"><${Text} text=${fault} /></p>`)}`;
   return html`<div class="preview" role="status">${text && html`<p><strong>${text}</strong></p>`}
     ${said.runs.length === 0 ? html`<p>It has no run.</p>` : html`<ol class="runs">${said.runs.map((at) => html`<li key=${at}><${When} at=${at} /></li>`)}</ol>`}
     <${ClockChanges} changes=${said.changes} /></div>`;
@@ -103,8 +100,9 @@ export function Editor({ schedule: present, close, done }) {
   const said = usePreview(name, definition);
   const act = async () => {
     await put(path("schedules", name), definition, schedule?.revision ?? 0);
-    announce(schedule ? `${name} is changed.` : `${name} is made.`);
+    // First, because what is announced goes with the page.
     done(name);
+    announce(schedule ? `${name} is changed.` : `${name} is made.`);
   };
   return html`<${Question} title=${schedule ? `Change ${name}` : "New schedule"} label="Save" kind="primary" act=${act} close=${close}
       ready=${Boolean(name && said?.runs)}>

@@ -122,7 +122,8 @@ function OwnTopics() {
   </section>`;
 }
 
-function DeadLetters({ topic, chosen, ask }) {
+/** The reasons, and the children unless the token is refused. */
+function DeadLetters({ topic, chosen, ask, children }) {
   const poll = usePoll(topic ? path("topics", topic, "dead", "reasons") : "dead/reasons", 5_000);
   const may = useMay(topic);
   const [few, setFew] = useState(null);
@@ -139,15 +140,15 @@ function DeadLetters({ topic, chosen, ask }) {
       button("Delete", { action: "delete" }, "danger quiet")];
   };
   return html`${few && html`<${FirstFew} key=${few.started.id} ...${few} ask=${ask} refresh=${poll.refresh} close=${() => setFew(null)} />`}
-    <${Reasons} poll=${poll} topic=${topic} chosen=${chosen} actions=${actions} />`;
+    <${Reasons} poll=${poll} topic=${topic} chosen=${chosen} actions=${actions} />
+    ${poll.error?.status !== 403 && children}`;
 }
 
 function OfTopic({ topic, ask }) {
   const filter = filterOf({ ...useObservable(query), state: "dead", topic });
-  return html`<${DeadLetters} topic=${topic} chosen=${filter.reason_prefix} ask=${ask} />
-    ${filter.reason_prefix && html`<p class="chosen">Only those whose reason begins with <strong><${Text} text=${filter.reason_prefix} /></strong>.${" "}
+  return html`<${DeadLetters} topic=${topic} chosen=${filter.reason_prefix} ask=${ask}>${filter.reason_prefix && html`<p class="chosen">Only those whose reason begins with <strong><${Text} text=${filter.reason_prefix} /></strong>.${" "}
       <a href=${changed({ reason_prefix: null })}>Show all</a></p>`}
-    <${JobList} key=${JSON.stringify(filter)} filter=${filter} counts=${useCounts(topic)} ask=${ask} />
+    <${JobList} key=${JSON.stringify(filter)} filter=${filter} counts=${useCounts(topic)} ask=${ask} /><//>
     <${Lacking} topic=${topic} scopes=${["add", "admin"]} />`;
 }
 

@@ -9,11 +9,15 @@ export function SignIn() {
   const [state, setState] = useState({ busy: false, problem: null });
   const field = useRef(null);
   useEffect(() => field.current.focus(), []);
-  const problem = state.problem ?? refused;
+  const { problem } = state;
   const submit = async (event) => {
     event.preventDefault();
     const entered = token.trim();
     if (!entered || state.busy) return;
+    if (!/^[\x21-\x7e]+$/.test(entered)) {
+      setState({ busy: false, problem: "A token has only letters, digits and signs of plain ASCII." });
+      return;
+    }
     setState({ busy: true, problem: null });
     try {
       await check(entered);
@@ -23,15 +27,17 @@ export function SignIn() {
       field.current.focus();
     }
   };
+  const describes = problem ? "problem" : refused ? "refused" : "why";
   return html`<form class="card sign-in" onSubmit=${submit}>
     <h1 tabindex="-1">Sign in</h1>
+    ${refused && !problem && html`<p id="refused" class="as-of" role="alert"><span><strong>Your token is no longer accepted.</strong> ${refused}</span></p>`}
     <p id="why">This server wants a token. It stays in this browser's tabs until you close them or sign out.</p>
     <input type="text" name="username" autocomplete="username" value="linger" hidden readonly />
     <label for="token">Token</label>
     <input ref=${field} id="token" type="password" name="token" autocomplete="current-password" value=${token}
-      aria-describedby=${problem ? "problem" : "why"} aria-invalid=${problem ? "true" : undefined}
+      aria-describedby=${describes} aria-invalid=${problem ? "true" : undefined}
       onInput=${(event) => setToken(event.target.value)} />
-    ${problem && html`<p id="problem" class="problem" role="alert">Not accepted: ${problem}</p>`}
+    ${problem && html`<p id="problem" class="problem" role="alert"><strong>Not accepted.</strong> ${problem}</p>`}
     <div class="actions"><button class="primary" disabled=${state.busy}>${state.busy ? "Checking …" : "Sign in"}</button></div>
     <p class="small">A token with the scope <code>read</code> looks; <code>add</code> and <code>admin</code> also change
       things. <code>linger token new</code> makes one.</p>
