@@ -101,7 +101,7 @@ impl Queue {
         self.timelines.timeline(of, span).await
     }
 
-    /// All jobs by state, which may be as old as two seconds, and the events of all processes.
+    /// All jobs by state, which may be as old as two seconds, the events of all processes, and the space that the store takes.
     ///
     /// # Errors
     /// [`Error::Busy`], or the store's.
@@ -109,8 +109,8 @@ impl Queue {
         let minute = Span::new(Minute::containing(self.clock.now()), 1, 1).expect("a minute is a span");
         let view = self.timelines.timeline(TimelineOf::All, minute).await?;
         let EventsOfAll { minute, hour, by_topic, past, processes } = self.processes.events().await?;
-        let totals = view.timeline.totals;
-        Ok(StatsView { now: view.now, totals, minute, hour, by_topic, past, processes })
+        let (totals, space) = (view.timeline.totals, self.store.space().await?);
+        Ok(StatsView { now: view.now, totals, minute, hour, by_topic, past, processes, space })
     }
 
     async fn view_now(&self, topic: &Topic, stats: TopicStats) -> TopicView {

@@ -32,7 +32,7 @@ use crate::{
     clock::Clock,
     job::{State, Timestamp, Topic, TopicFilter},
     metrics::{EventSummary, EventsByTopic, PastHour},
-    store::{Span, Store, Timeline, Totals},
+    store::{Span, Store, StoreSpace, Timeline, Totals},
 };
 
 /// How many topics a timeline by topic has.
@@ -83,6 +83,8 @@ pub struct StatsView {
     pub past: PastHour,
     /// The processes whose events these are. One that has not seen the watch notice yet is missing.
     pub processes: Vec<ProcessView>,
+    /// The space that the store takes.
+    pub space: StoreSpace,
 }
 
 type Kept = Arc<SharedReading<TimelineView>>;

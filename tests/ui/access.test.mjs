@@ -41,7 +41,8 @@ inBrowser("a token is asked for, kept in this browser and forgotten", { tokens: 
   const second = await tab.newPage();
   await second.goto(`${tab.base}#/`);
   await second.getByRole("link", { name: "mail", exact: true }).waitFor();
-  await page.getByRole("button", { name: "Sign out" }).click();
+  await tab.menu();
+  await tab.button("Sign out").click();
   await tab.heading("Sign in").waitFor();
   await second.getByRole("heading", { name: "Sign in" }).waitFor();
   assert.deepEqual(await second.evaluate(() => Object.keys(sessionStorage)), []);
@@ -97,6 +98,9 @@ inBrowser("a token that may only read sees no button and why", { tokens: TOKENS 
   await tab.go("topics/mail");
   await signIn(tab, server.tokens.reader);
   await tab.sees("This token lacks the scopes add and admin for this topic.");
+  await tab.menu();
+  await page.locator(".menu").getByText("reader read", { exact: true }).waitFor();
+  await page.keyboard.press("Escape");
   for (const gone of ["Pause delivery", "Pause intake", "Purge …", "Add a job …"]) assert.equal(await tab.button(gone).count(), 0, gone);
   await tab.go("jobs/d");
   await tab.sees("This token lacks");
@@ -104,7 +108,8 @@ inBrowser("a token that may only read sees no button and why", { tokens: TOKENS 
   await tab.go("topics/mail/dead");
   await tab.sees("of 1 dead letter");
   assert.equal(await page.getByRole("button", { name: "Replay “no”" }).count(), 0);
-  await page.getByRole("button", { name: "Sign out" }).click();
+  await tab.menu();
+  await tab.button("Sign out").click();
   await signIn(tab, server.tokens.ops);
   await page.getByRole("button", { name: "Replay “no”" }).waitFor();
 });

@@ -43,8 +43,11 @@ for (const width of [320, 390, 1440]) {
       await page.keyboard.press("?");
       await tab.heading("Keys").waitFor();
       await tab.check("the keys");
+      await page.keyboard.press("Escape");
+      await tab.menu();
+      await page.locator(".menu").waitFor();
+      await tab.check("the menu");
       if (width < 1000) {
-        await page.keyboard.press("Escape");
         const small = await page.$$eval("button, .top nav a, input, .pick, summary", (found) =>
           found.filter((target) => target.offsetParent && target.getBoundingClientRect().height < 43.5 && !target.matches(".link, [type=radio], [type=checkbox]"))
             .map((target) => target.outerHTML));
@@ -91,9 +94,9 @@ for (const colorScheme of ["light", "dark"]) {
     for (const choices of [".top nav a", ".segments a", ".timeline button[aria-pressed]"]) {
       assert.ok(await page.evaluate(areDistinct, choices), choices);
     }
-    await tab.go("server");
-    await page.locator(".segments input").first().waitFor();
+    await tab.menu();
     assert.ok(await page.evaluate(areDistinct, ".choice:first-of-type .segments span"), "a choice");
+    await page.keyboard.press("Escape");
     const dot = () => page.locator(".live .dot").evaluate((dot) => getComputedStyle(dot).backgroundColor);
     const on = await dot();
     await page.keyboard.press("l");
@@ -169,12 +172,19 @@ inBrowser("the keyboard alone is enough", {}, async ({ server, tab, page }) => {
   await tab.sees("This job is gone:");
 
   await tab.go("server");
-  await tab.sees(`${os.hostname()}/${server.child.pid} (`);
+  await tab.sees(`${os.hostname()}/${server.child.pid}`);
+  await tab.menu();
   await page.locator("fieldset").filter({ hasText: "Single-key shortcuts" }).getByLabel("Off").check();
+  await press("Escape");
   await press("g", "o");
   await press("?");
   assert.equal(await page.getByRole("dialog").count(), 0);
   await tab.heading("Server").waitFor();
+  await tab.menu();
+  await tab.button("Keys").click();
+  await tab.heading("Keys").waitFor();
+  await press("Escape");
+  assert.ok(await page.locator(".menu-button").evaluate((button) => button === document.activeElement), "the focus is where it was");
 });
 
 inBrowser("a link in the header skips to the page", {}, async ({ tab, page }) => {

@@ -58,6 +58,7 @@ inBrowser("a token for some topics names one before it lists jobs", { tokens: SO
     if (name === "two") await page.getByRole("main").getByRole("link", { name: "mail", exact: true }).click();
     await tab.sees("letter", { exact: true });
     assert.ok(page.url().endsWith("#/jobs?topic=mail"));
+    await tab.menu();
     await tab.button("Sign out").click();
   }
 });

@@ -56,9 +56,9 @@ async function ended(child, signal) {
   await exit;
 }
 
-async function startRedis(directory) {
+async function startRedis(directory, appendonly = "yes") {
   const port = await freePort();
-  const options = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", directory];
+  const options = ["--port", String(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", appendonly, "--dir", directory];
   const child = spawn("redis-server", options, { stdio: ["ignore", "pipe", "inherit"] });
   await lineOf(child, /Ready to accept connections/i, "redis-server");
   return { url: `redis://127.0.0.1:${port}`, stop: () => ended(child, "SIGKILL") };
@@ -68,11 +68,11 @@ const newDirectory = () => fs.mkdtempSync(path.join(os.tmpdir(), "linger-ui-"));
 
 /** A server with a store of its own. */
 export class Server {
-  /** `settings` are variables of the environment, without their first part. */
-  static async start(engine, settings = {}, directory = newDirectory()) {
+  /** `settings` are variables of the environment, without their first part. `appendonly` is whether Redis keeps what it has. */
+  static async start(engine, { appendonly, ...settings } = {}, directory = newDirectory()) {
     const server = new Server();
     server.directory = directory;
-    server.redis = engine === "redis" ? await startRedis(server.directory) : null;
+    server.redis = engine === "redis" ? await startRedis(server.directory, appendonly) : null;
     server.settings = { ...settings };
     if (server.redis) Object.assign(server.settings, { STORE__ENGINE: "redis", REDIS__URL: server.redis.url });
     server.port = 0;
@@ -233,6 +233,8 @@ export class Tab {
   go = (fragment = "") => this.page.goto(`${this.base}#/${fragment}`);
   button = (name, options = { exact: true }) => this.page.getByRole("button", { name, ...options });
   text = (text, options) => this.page.getByText(text, options);
+  /** Opens the menu at the right of the header. */
+  menu = () => this.page.locator(".menu-button").click();
   heading = (name) => this.page.getByRole("heading", { name, exact: true });
   /** Waits until the text is on the page. */
   sees = (text, options) => this.text(text, options).first().waitFor();
@@ -312,6 +314,9 @@ function onEngines(engines, name, { settings, tokens, tab: options }, run) {
 
 /** Defines a test of what the dashboard shows of a store and does to it, on every engine. */
 export const onEveryEngine = (name, options, run) => onEngines(["embedded", "redis"], name, options, run);
+
+/** Defines a test of what is so on Redis alone. */
+export const onRedis = (name, options, run) => onEngines(["redis"], name, options, run);
 
 /** Defines a test of the page alone: another engine would show the same. `UI_EVERY_ENGINE` repeats it on all of them. */
 export const inBrowser = (name, options, run) =>

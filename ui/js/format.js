@@ -133,9 +133,14 @@ export function zoneName(zone, now) {
   return `${new Intl.DateTimeFormat().resolvedOptions().timeZone} (${offsetOf(now, zone)})`;
 }
 
+const SIZES = ["KiB", "MiB", "GiB", "TiB"];
+
 export function bytes(number) {
   if (number < 1024) return counted(number, "byte");
-  return number < 1024 * 1024 ? `${(number / 1024).toFixed(1)} KiB` : `${(number / 1024 / 1024).toFixed(1)} MiB`;
+  let [size, unit] = [number / 1024, 0];
+  // What would be shown as 1,024 is 1 of the next unit.
+  while (size >= 1023.95 && unit < SIZES.length - 1) [size, unit] = [size / 1024, unit + 1];
+  return `${count(Number(size.toFixed(1)))} ${SIZES[unit]}`;
 }
 
 export const byteLength = (text) => new TextEncoder().encode(text).length;

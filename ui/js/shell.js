@@ -7,9 +7,9 @@ import { serverNow, useNow } from "./clock.js";
 import { Result, useModal } from "./dialog.js";
 import { count, zoneName } from "./format.js";
 import { moveRow, useKeys } from "./keys.js";
+import { Menu } from "./menu.js";
 import { connection, usePoll, waited } from "./poll.js";
 import { prefer, preferences } from "./preferences.js";
-import { session, signOut } from "./session.js";
 
 const PAGES = [
   ["Overview", [], ["", "topics"]],
@@ -106,7 +106,7 @@ const KEYS = [
   ["g w", "workers"],
   ["g h", "hosts of callbacks"],
   ["g b", "changes of many jobs"],
-  ["g s", "server and settings"],
+  ["g s", "server"],
   ["j k", "next and previous row"],
   ["x", "select the row; Shift and a click select a range"],
   ["Enter", "open the row"],
@@ -124,14 +124,13 @@ function Keys({ close }) {
     <h2 id="keys">Keys</h2>
     <dl class="keys">${KEYS.map(([keys, what]) => html`<div key=${keys}>
       <dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${what}</dd></div>`)}</dl>
-    <p class="small">They can be switched off on the page <a href=${href("server")} onClick=${close}>Server</a>.</p>
+    <p class="small">They can be switched off in the menu at the top right.</p>
     <div class="actions end"><button data-cancel onClick=${close}>Close</button></div>
   </dialog>`;
 }
 
 export function Shell({ title, signsIn, children }) {
   const { zone } = useObservable(preferences);
-  const { token } = useObservable(session);
   const parts = useObservable(route);
   const now = useNow();
   const [showsKeys, setShowsKeys] = useState(false);
@@ -159,14 +158,13 @@ export function Shell({ title, signsIn, children }) {
       ${!signsIn && html`<nav aria-label="Pages">${PAGES.map(([name, target, roots]) => html`<a key=${name} href=${href(...target)}
         aria-current=${roots.includes(root) ? "page" : undefined}>${name}${name === "Dead letters" && html`<${DeadCount} isRead=${root === ""} />`}</a>`)}</nav>
         <${Search} />
-        <${Live} />`}
+        <${Live} />
+        <${Menu} showKeys=${() => setShowsKeys(true)} />`}
     </header>
     <${Warning} />
     <main tabindex="-1" id="main">${children}</main>
     <footer>
       <span>Times in ${zoneName(zone, now)}${zone !== "utc" && ", or with their own offset"}</span>
-      <button class="link" onClick=${() => setShowsKeys(true)}>Keys</button>
-      ${token && html`<button class="link" onClick=${signOut}>Sign out</button>`}
     </footer>
     <${Result} />
     ${showsKeys && html`<${Keys} close=${() => setShowsKeys(false)} />`}`;

@@ -52,6 +52,12 @@ pub fn response(stats: &StatsView, detail: Option<StatsDetail>) -> Response {
             object.timestamp("seen_at", process.seen_at);
             object.end();
         });
+        object.object("store", |store| {
+            let space = [("used_bytes", stats.space.used_bytes), ("free_bytes", stats.space.free_bytes)];
+            space.into_iter().filter_map(|(name, bytes)| Some((name, bytes?))).for_each(|(name, bytes)| {
+                store.number(name, bytes);
+            });
+        });
     })
 }
 

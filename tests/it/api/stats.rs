@@ -33,6 +33,9 @@ async fn the_figures_tell_what_is_there_and_what_happened(engine: Engine) {
     });
     assert_eq!((&seen["minute"], &seen["hour"]), (&expected, &expected));
     assert_eq!(seen["processes"].as_array().map(Vec::len), Some(1));
+    let used = seen["store"]["used_bytes"].as_u64();
+    assert_eq!(used.is_some_and(|bytes| bytes > 0), engine != Engine::Naive, "{seen}");
+    assert_eq!(seen["store"]["free_bytes"].is_u64(), engine == Engine::Embedded, "no limit is set for Redis");
     api.add(r#"{"topic":"a","delay":0}"#).await;
     let by_topic = api.get("/stats?by=topic").await.expect(200).json();
     let mut of_a = expected.clone();

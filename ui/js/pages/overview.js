@@ -6,6 +6,7 @@ import { useMay } from "../changes.js";
 import { Timeline } from "../chart.js";
 import { useNow } from "../clock.js";
 import { count, counted, duration, rate, shellQuote } from "../format.js";
+import { lossOf } from "../durability.js";
 import { useKeys } from "../keys.js";
 import { Changes, useStableOrder } from "../order.js";
 import { AsOf, Bars, Command, Distance, Elapsed, Failure, Mark, Moment, STATES, Unloaded } from "../parts.js";
@@ -120,7 +121,7 @@ const FoldedRow = ({ views, now, isUnfolded, toggle }) => html`<li>
   <span class="small">${count(views.reduce((sum, { counts }) => sum + counts.ready, 0))} ready</span>
 </li>`;
 
-function Trouble({ topics, isPart, poll, late, minuteOf }) {
+function Trouble({ topics, isPart, poll, late, minuteOf, loss }) {
   const now = useNow();
   const [isUnfolded, setUnfolded] = useState(false);
   // The topics of the folded row, which stays as the rows do until they are sorted anew.
@@ -141,7 +142,7 @@ function Trouble({ topics, isPart, poll, late, minuteOf }) {
   if (shown.length === 0) {
     if (unknown) return html`<${Failure} error=${{ ...unknown.error, title: "Whether all is well is not known" }} retry=${sortAnew} />`;
     return late.data && (dead.data || !isPart) && html`<section class="card well ${stale ? "stale" : ""}"><span class="mark well" aria-hidden="true" />
-      <p><strong>${stale ? html`All was well at <${Moment} at=${stale.at} />.` : "All is well."}</strong> No topic ${stale ? "had" : "has"} dead letters, or ready jobs that wait longer than a minute.</p></section>`;
+      <p><strong>${stale ? html`All was well at <${Moment} at=${stale.at} />.` : loss ? "No topic is in trouble." : "All is well."}</strong> No topic ${stale ? "had" : "has"} dead letters, or ready jobs that wait longer than a minute.</p></section>`;
   }
   const rows = shown.map(({ key, row, gone }) => ({ key, gone, view: present.get(key) ?? row }));
   const waiting = rows.filter(({ gone, view }) => !gone && lacksWorker(view, now));
@@ -264,6 +265,15 @@ function Topics({ all, isPart, minuteOf }) {
   </section>`;
 }
 
+/** What a failure would lose, if that is jobs: then all is not well, whatever the topics say. */
+function useLoss() {
+  const { data } = usePoll("version", 60_000);
+  const { text, isBad } = data ? lossOf(data) : {};
+  return isBad ? text : null;
+}
+
+const Loss = ({ text }) => text && html`<p class="as-of"><span><strong>Jobs are not safe.</strong> ${text} <a href=${href("server")}>Server</a></span></p>`;
+
 const FIRST_JOB = `curl ${shellQuote(new URL("jobs", ROOT).href)} \\
   --header 'content-type: application/json' \\
   --data '{"topic":"hello","delay":"30s","body":"my first job"}'`;
@@ -287,15 +297,17 @@ export function Overview() {
   const poll = usePoll(`topics?limit=${PAGE}`, 2_000);
   const late = usePoll("topics?sort=overdue", 2_000);
   const minuteOf = useMinutes();
+  const loss = useLoss();
   const may = useMay();
   useKeys({ r: poll.refresh });
   const heading = html`<h1 tabindex="-1" class="visually-hidden">Overview</h1>`;
   if (!poll.data) return html`${heading}<${Unloaded} poll=${poll} what="the topics" />`;
   const { topics, next_cursor: next } = poll.data;
-  if (topics.length === 0) return html`${heading}<${AsOf} poll=${poll} /><${NewServer} />`;
-  const parts = { topics, isPart: Boolean(next), stale: poll.stale, poll, late, minuteOf };
+  if (topics.length === 0) return html`${heading}<${AsOf} poll=${poll} /><${Loss} text=${loss} /><${NewServer} />`;
+  const parts = { topics, isPart: Boolean(next), stale: poll.stale, poll, late, minuteOf, loss };
   return html`${heading}
     <${AsOf} poll=${poll} />
+    <${Loss} text=${loss} />
     <${Trouble} ...${parts} />
     <${Totals} ...${parts} />
     ${may("read") && html`<${Timeline} />`}

@@ -1,23 +1,13 @@
-// Server: what runs, whether it is well, and this browser's settings.
-import { html, useObservable } from "../lib.js";
+// Server: its processes, where jobs are kept and what a failure would cost, whether it is well, and its limits.
+import { html } from "../lib.js";
 import { useMay } from "../changes.js";
+import { lossOf } from "../durability.js";
 import { bytes, count, duration } from "../format.js";
-import { AsOf, Facts, Text, Unloaded } from "../parts.js";
+import { AsOf, Facts, Text, Unloaded, When } from "../parts.js";
 import { useKeys } from "../keys.js";
 import { usePoll } from "../poll.js";
-import { prefer, preferences } from "../preferences.js";
 
-function Choice({ name, legend, options }) {
-  const chosen = useObservable(preferences)[name];
-  return html`<fieldset class="choice">
-    <legend>${legend}</legend>
-    <div class="segments">${options.map(([value, label]) => html`<label key=${label}>
-      <input type="radio" name=${name} checked=${chosen === value} onChange=${() => prefer({ [name]: value })} />
-      <span>${label}</span></label>`)}</div>
-  </fieldset>`;
-}
-
-const CHECKS = { shutdown: "Accepts work", store: "Store", disk_space: "Disk space", memory: "Memory", shards: "Shards" };
+const CHECKS = { shutdown: "Accepts work", store: "Store", clock: "Clock", disk_space: "Disk space", log: "Log", memory: "Memory", shards: "Shards", replaced: "Replaced" };
 const STATUS = { ok: "ok", degraded: "works in part", failed: "failed" };
 
 /** The checks of `/readyz`. A server that is not ready sends them too, as an error with the first failure. */
@@ -38,34 +28,40 @@ const limitsOf = (limits) => Object.entries(limits).flatMap(([section, settings]
   /max_delay|max_wait$|timeout/.test(name) ? duration(value) : /bytes|body|delivery|rate/.test(name) ? bytes(value) : count(value),
 ]));
 
+function Store({ version, space = {} }) {
+  const [used, free] = version.engine === "redis" ? ["Memory in use", "Memory left"] : ["On disk", "Disk left"];
+  const { text, isBad } = lossOf(version);
+  return html`<${Facts} facts=${[
+    ["Engine", version.engine === "redis" ? `${/^\d/.test(version.engine_version) ? "Redis " : ""}${version.engine_version}` : `${version.engine} (${version.engine_version})`],
+    ["Durability", html`<span class=${isBad ? "tag" : ""}>${version.durability}</span>${text && html`<p class=${isBad ? "warning" : "small"}>${text}</p>`}`],
+    [used, space.used_bytes !== undefined && bytes(space.used_bytes)],
+    [free, space.free_bytes !== undefined && bytes(space.free_bytes)],
+  ]} />`;
+}
+
+const Processes = ({ processes }) => html`<table>
+  <thead><tr><th scope="col">Process</th><th scope="col">Version</th><th scope="col">Up since</th></tr></thead>
+  <tbody>${processes.map(({ name, version, started_at: at }) => html`<tr key=${name}>
+    <th scope="row"><span class="mono">${name}</span></th><td>${version}</td><td><${When} at=${at} /></td></tr>`)}</tbody></table>`;
+
 export function Server() {
   const version = usePoll("version", 30_000);
   const ready = usePoll("readyz?verbose", 5_000);
-  const { data: stats } = usePoll(useMay()("read") ? "stats" : null, 5_000);
-  useKeys({ r: () => (version.refresh(), ready.refresh()) });
+  const mayRead = useMay()("read");
+  const stats = usePoll(mayRead ? "stats" : null, 5_000);
+  useKeys({ r: () => (version.refresh(), ready.refresh(), stats.refresh()) });
   return html`<h1 tabindex="-1">Server</h1>
     <${AsOf} poll=${version} />
+    <section class="card ${stats.stale}">
+      <h2>Processes</h2>
+      ${stats.data ? html`<${Processes} processes=${stats.data.processes} />`
+        : mayRead ? html`<${Unloaded} poll=${stats} what="the processes" />`
+        : html`<p class="small">${version.data && `Version ${version.data.version}. `}A token for all topics sees the processes.</p>`}
+    </section>
     <div class="columns">
-      <section class="card">
-        <h2>What runs here</h2>
-        ${version.data
-          ? html`<div class=${version.stale ? "stale" : ""}><${Facts} facts=${[
-              ["Version", version.data.version],
-              ["Engine", `${version.data.engine} (${version.data.engine_version})`],
-              ["Durability", version.data.durability === "none"
-                ? html`<span class="problem">none: all jobs are lost when the store ends</span>` : version.data.durability],
-              ["Processes", stats?.processes.map(({ name, version }) => `${name} (${version})`).join(", ")],
-            ]} /></div>`
-          : html`<${Unloaded} poll=${version} what="the version" />`}
-      </section>
+      <section class="card ${version.stale}"><h2>Store</h2>
+        ${version.data ? html`<${Store} version=${version.data} space=${stats.data?.store} />` : html`<${Unloaded} poll=${version} what="the store" />`}</section>
       <section class="card"><h2>Health</h2><${Checks} poll=${ready} /></section>
-      ${version.data?.limits && html`<section class="card limits"><h2>Limits</h2><${Facts} facts=${limitsOf(version.data.limits)} /></section>`}
-      <section class="card">
-        <h2>This browser</h2>
-        <${Choice} name="theme" legend="Theme" options=${[["auto", "Auto"], ["light", "Light"], ["dark", "Dark"]]} />
-        <${Choice} name="zone" legend="Times" options=${[["local", "Local"], ["utc", "UTC"]]} />
-        <${Choice} name="live" legend="Live updates" options=${[[true, "On"], [false, "Off"]]} />
-        <${Choice} name="keys" legend="Single-key shortcuts" options=${[[true, "On"], [false, "Off"]]} />
-      </section>
-    </div>`;
+    </div>
+    ${version.data && html`<details class="card limits"><summary><h2>Limits</h2></summary><${Facts} facts=${limitsOf(version.data.limits)} /></details>`}`;
 }

@@ -15,8 +15,8 @@ use linger::{
         AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
         JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
         RecordReader, Reservation, Result, ScheduleChange, ScheduleOutcome, SchedulePage, ScheduleStore,
-        Span, Step, StepAction, Store, Timeline, TopicConfig, TopicStats, TopicStore, TopicUpdates,
-        TopicValues, Updated, Verified, Wait,
+        Span, Step, StepAction, Store, StoreSpace, Timeline, TopicConfig, TopicStats, TopicStore,
+        TopicUpdates, TopicValues, Updated, Verified, Wait,
     },
 };
 
@@ -53,6 +53,10 @@ impl Store for FailingStore {
 
     fn host_number(&self, origin: &Origin) -> HostNumber {
         self.inner.host_number(origin)
+    }
+
+    async fn space(&self) -> Result<StoreSpace> {
+        self.call("space", self.inner.space()).await
     }
 
     async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline> {
