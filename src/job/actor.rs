@@ -2,8 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
+use super::Origin;
+
 /// Who did something to a job: the name that a worker gave, else the name of the client's token, else the client's address;
-/// for a callback its host. From 1 to [`Actor::MAX_CHARS`] characters, none of them a control character. Cheap to clone.
+/// for a callback its host and port. From 1 to [`Actor::MAX_CHARS`] characters, none of them a control character. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Actor(Arc<str>);
 
@@ -46,6 +48,12 @@ impl Actor {
         }
         let printable = name.chars().filter(|character| !character.is_control());
         Self::parse(&printable.take(Self::MAX_CHARS).collect::<String>()).ok()
+    }
+
+    /// The endpoint of a callback: its host, and its port unless that is the default, because several may have one address.
+    #[must_use]
+    pub fn of_endpoint(origin: &Origin) -> Option<Self> {
+        Self::abridged(&origin.authority())
     }
 
     /// The name.

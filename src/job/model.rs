@@ -323,17 +323,17 @@ impl Job {
         }
     }
 
-    /// The host of the job's own callback. Its attempts are stored without an actor, because a job is reserved before its
+    /// The endpoint of the job's own callback. Its attempts are stored without an actor, because a job is reserved before its
     /// callback is known.
     #[must_use]
-    pub fn callback_host(&self) -> Option<Actor> {
-        Actor::abridged(&self.spec.callback.as_ref()?.url.origin().host.to_string())
+    pub fn callback_endpoint(&self) -> Option<Actor> {
+        Actor::of_endpoint(self.spec.callback.as_ref()?.url.origin())
     }
 
     /// Who has reserved the job, if it has a reservation and that is known: a worker, or the host of its callback.
     #[must_use]
     pub fn holder(&self) -> Option<Actor> {
-        self.reserved()?.by.clone().or_else(|| self.callback_host())
+        self.reserved()?.by.clone().or_else(|| self.callback_endpoint())
     }
 }
 

@@ -290,10 +290,7 @@ impl CallbackState {
         // A job with a callback of its own has a TTR that suits it.
         let target = callback.target.as_ref().filter(|_| turn.outlet.is_plain());
         let ttr = target.map(call_ttr);
-        let claim = Claim {
-            ttr,
-            by: target.and_then(|target| Actor::abridged(&target.url.origin().host.to_string())),
-        };
+        let claim = Claim { ttr, by: target.and_then(|target| Actor::of_endpoint(target.url.origin())) };
         self.queue.reserve_for_calls(&turn.outlet, turn.jobs as usize, &claim, callback.rate).await
     }
 

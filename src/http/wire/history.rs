@@ -33,7 +33,7 @@ fn write_entry(object: &mut ObjectWriter<'_>, job: &Job, HistoryEntry { at, by, 
             object.timestamp("at", *at);
             object.seconds("took", *took);
             object.text("ended", end.as_str());
-            write_actor(object, "by", by.clone().or_else(|| job.callback_host()));
+            write_actor(object, "by", by.clone().or_else(|| job.callback_endpoint()));
             if let Some(reason) = reason {
                 object.text("reason", reason.as_str());
             }

@@ -1,5 +1,6 @@
 //! Who has a job and what happened to it, and what became of one that is gone.
 
+use linger::job::CallbackUrl;
 use serde_json::{Value, json};
 
 use super::{
@@ -20,7 +21,7 @@ on_every_engine!(
     a_wrong_name_of_a_worker_is_refused,
     a_name_can_hold_any_text_but_control_characters,
     a_job_that_is_gone_says_how_it_ended,
-    calls_are_in_the_history_with_their_host,
+    calls_are_in_the_history_with_their_endpoint,
 );
 
 async fn get(api: &Api, id: &str) -> Value {
@@ -183,10 +184,12 @@ async fn a_job_that_is_gone_says_how_it_ended(engine: Engine) {
     assert_eq!(of(3), (&json!(409), &none), "it lives again");
 }
 
-/// Both a topic's callback and a job's own one are named by their host.
-async fn calls_are_in_the_history_with_their_host(engine: Engine) {
+/// Both a topic's callback and a job's own one are named by their host and port.
+async fn calls_are_in_the_history_with_their_endpoint(engine: Engine) {
     let answers = vec![(500, Vec::new(), "no database"), (503, Vec::new(), "")];
     let (api, endpoint) = (calling::api(engine).await, Endpoint::start(answers).await);
+    let origin = CallbackUrl::parse(&endpoint.url).expect("valid").origin().clone();
+    let by = json!(format!("127.0.0.1:{}", origin.port));
     set_url(&api, Some(&endpoint.url)).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;
     endpoint.received(1).await;
@@ -200,7 +203,7 @@ async fn calls_are_in_the_history_with_their_host(engine: Engine) {
         let job = job_in(&api, id, "delayed").await;
         let attempt = &job["history"][0];
         let brief = (&attempt["ended"], &attempt["by"], &attempt["reason"]);
-        assert_eq!(brief, (&json!("released"), &json!("127.0.0.1"), &json!(reason)), "{id}");
+        assert_eq!(brief, (&json!("released"), &by, &json!(reason)), "{id}");
     }
     pass(&api, seconds(66)).await;
     endpoint.received(4).await;
@@ -216,6 +219,6 @@ async fn calls_are_in_the_history_with_their_host(engine: Engine) {
             limit.check(|| problem.to_string());
             limit.pause().await;
         };
-        assert_eq!((&ended["how"], &ended["by"]), (&json!("finished"), &json!("127.0.0.1")), "{id}");
+        assert_eq!((&ended["how"], &ended["by"]), (&json!("finished"), &by), "{id}");
     }
 }
