@@ -4,7 +4,7 @@
 //! browsers get them: ES modules without a build step, and the vendored libraries that `scripts/vendor-ui` fetches.
 //! This file compiles all of them into the binary and serves them without a token; they contain no data.
 //! `js/api.js` makes the calls, `js/poll.js` repeats them, `js/pages/` has a file for each page, `js/changes.js`
-//! and `js/bulk.js` make changes; `js/timeline.js` computes what `js/chart.js` draws. A new page is a file in
+//! makes changes and `js/asking.js` opens dialogs; `js/timeline.js` computes what `js/chart.js` draws. A new page is a file in
 //! `js/pages/`, a line in `pageOf` of `js/main.js`, and a line in the list below.
 //!
 //! The content security policy forbids all scripts but these files and all markup from strings, so text from jobs
@@ -32,16 +32,17 @@ const FILES: &[(&str, &[u8])] = &[
     ("app.css", include_bytes!("../../ui/app.css")),
     ("favicon.svg", include_bytes!("../../ui/favicon.svg")),
     ("index.html", include_bytes!("../../ui/index.html")),
-    ("js/adding.js", include_bytes!("../../ui/js/adding.js")),
     ("js/addjob.js", include_bytes!("../../ui/js/addjob.js")),
     ("js/address.js", include_bytes!("../../ui/js/address.js")),
     ("js/api.js", include_bytes!("../../ui/js/api.js")),
+    ("js/asking.js", include_bytes!("../../ui/js/asking.js")),
     ("js/bulk.js", include_bytes!("../../ui/js/bulk.js")),
     ("js/cause.js", include_bytes!("../../ui/js/cause.js")),
     ("js/changes.js", include_bytes!("../../ui/js/changes.js")),
     ("js/chart.js", include_bytes!("../../ui/js/chart.js")),
     ("js/clock.js", include_bytes!("../../ui/js/clock.js")),
     ("js/cron.js", include_bytes!("../../ui/js/cron.js")),
+    ("js/curl.js", include_bytes!("../../ui/js/curl.js")),
     ("js/dialog.js", include_bytes!("../../ui/js/dialog.js")),
     ("js/due.js", include_bytes!("../../ui/js/due.js")),
     ("js/durability.js", include_bytes!("../../ui/js/durability.js")),
@@ -49,6 +50,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/format.js", include_bytes!("../../ui/js/format.js")),
     ("js/history.js", include_bytes!("../../ui/js/history.js")),
     ("js/joblist.js", include_bytes!("../../ui/js/joblist.js")),
+    ("js/keylist.js", include_bytes!("../../ui/js/keylist.js")),
     ("js/keys.js", include_bytes!("../../ui/js/keys.js")),
     ("js/lib.js", include_bytes!("../../ui/js/lib.js")),
     ("js/main.js", include_bytes!("../../ui/js/main.js")),
@@ -78,6 +80,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/theme.js", include_bytes!("../../ui/js/theme.js")),
     ("js/timeline.js", include_bytes!("../../ui/js/timeline.js")),
     ("js/topicchoice.js", include_bytes!("../../ui/js/topicchoice.js")),
+    ("js/topicdialogs.js", include_bytes!("../../ui/js/topicdialogs.js")),
     ("vendor/LICENSE-htm.txt", include_bytes!("../../ui/vendor/LICENSE-htm.txt")),
     ("vendor/LICENSE-preact.txt", include_bytes!("../../ui/vendor/LICENSE-preact.txt")),
     ("vendor/hooks.mjs", include_bytes!("../../ui/vendor/hooks.mjs")),
@@ -89,10 +92,13 @@ const FILES: &[(&str, &[u8])] = &[
 const SETTINGS: &str = "settings.json";
 
 /// The modules of pages that are loaded a little later than the first page, or when they are shown.
-const LOADED_LATER: [&str; 12] = [
+const LOADED_LATER: [&str; 16] = [
     "js/addjob.js",
+    "js/bulk.js",
     "js/cron.js",
+    "js/due.js",
     "js/joblist.js",
+    "js/keylist.js",
     "js/pages/bulk.js",
     "js/pages/callbacks.js",
     "js/pages/dead.js",
@@ -102,6 +108,7 @@ const LOADED_LATER: [&str; 12] = [
     "js/pages/workers.js",
     "js/schedule.js",
     "js/topicchoice.js",
+    "js/topicdialogs.js",
 ];
 
 /// Has browsers load all other modules at once, not each after the one that imports it. The addresses are relative to the page.

@@ -1,7 +1,7 @@
 // The dialog that adds a job, a new one or a copy, and shows the same call as a command.
 import { html, useId, useState } from "./lib.js";
 import { href } from "./address.js";
-import { curl, jobJson } from "./adding.js";
+import { curl, jobJson } from "./curl.js";
 import { add } from "./api.js";
 import { serverNow } from "./clock.js";
 import { announce, Question } from "./dialog.js";
@@ -89,9 +89,9 @@ export function AddJob({ topic, job, close, done }) {
       <div class="filters">
         ${field("ttr", "TTR", { placeholder: "such as 1m" })}${field("max_attempts", "Most attempts", { inputmode: "numeric" })}
         ${field("retry", "Retry after", { placeholder: "such as 15s, 3m" })}${field("expire", "Expires", { placeholder: "such as 1h after it is due" })}
-        ${values.expire.trim() && html`<div><label for=${expiry}>Then it</label>
+        ${values.expire.trim() && html`<div><label for=${expiry}>At its expiry</label>
           <select id=${expiry} value=${values.on_expiry} onChange=${set("on_expiry")}>
-            <option value="">does as its topic says</option><option value="dead">becomes a dead letter</option><option value="delete">is deleted</option></select></div>`}
+            <option value="">as its topic says</option><option value="dead">dead letter</option><option value="delete">deleted</option></select></div>`}
       </div>
       ${field("url", "URL to call, in place of a worker", { placeholder: "https://" })}
       ${job?.callback?.headers && html`<p class="small">The headers of the callback are secret, and are not copied.</p>`}

@@ -137,9 +137,3 @@ export function ChangeJobs({ action, filter, jobs, listed, limit, begun, close, 
     ${fields}
   <//>`;
 }
-
-/** A question that is open: `ask` opens one, `question` is what to show. */
-export function useQuestion() {
-  const [asked, setAsked] = useState(null);
-  return { ask: setAsked, question: asked && html`<${ChangeJobs} ...${asked} close=${() => setAsked(null)} />` };
-}

@@ -1,7 +1,7 @@
 // The timeline: a chart of the delayed jobs by due time, its readout and table, and how one moves through it.
 import { html, useEffect, useLayoutEffect, useObservable, useRef, useState } from "./lib.js";
 import { changed, href, query, queryText, setQuery } from "./address.js";
-import { useQuestion } from "./bulk.js";
+import { useQuestion } from "./asking.js";
 import { useMay } from "./changes.js";
 import { serverNow } from "./clock.js";
 import { compact, count, spanText } from "./format.js";

@@ -2,9 +2,10 @@
 import { html, useObservable, useRef, useState } from "./lib.js";
 import { go, goDead, href, path, placeIn, route } from "./address.js";
 import { deadLetters, get } from "./api.js";
+import { useKeyList } from "./asking.js";
 import { useMay } from "./changes.js";
 import { serverNow, useNow } from "./clock.js";
-import { Result, useModal } from "./dialog.js";
+import { Result } from "./dialog.js";
 import { count, zoneName } from "./format.js";
 import { moveRow, useKeys } from "./keys.js";
 import { Menu } from "./menu.js";
@@ -96,44 +97,11 @@ const Warning = () =>
     ? html`<p class="banner" role="note">This connection is not encrypted: others on the network can read tokens and jobs.</p>`
     : null;
 
-const KEYS = [
-  ["/", "find a job or a topic"],
-  ["g o", "overview"],
-  ["g t", "topics"],
-  ["g j", "jobs"],
-  ["g d", "dead letters, of the topic if there is one"],
-  ["g c", "schedules"],
-  ["g w", "workers"],
-  ["g h", "hosts of callbacks"],
-  ["g b", "changes of many jobs"],
-  ["g s", "server"],
-  ["j k", "next and previous row"],
-  ["x", "select the row; Shift and a click select a range"],
-  ["Enter", "open the row"],
-  ["t", "table of the timeline"],
-  ["← →", "move in the timeline; with Shift select"],
-  ["⏎ ⌫", "zoom in, and back"],
-  ["r", "refresh, and sort anew"],
-  ["l", "live updates on or off"],
-  ["?", "this list"],
-  ["Esc", "leave a field or a dialog"],
-];
-
-function Keys({ close }) {
-  return html`<dialog ref=${useModal()} aria-labelledby="keys" onClose=${close}>
-    <h2 id="keys">Keys</h2>
-    <dl class="keys">${KEYS.map(([keys, what]) => html`<div key=${keys}>
-      <dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${what}</dd></div>`)}</dl>
-    <p class="small">They can be switched off in the menu at the top right.</p>
-    <div class="actions end"><button data-cancel onClick=${close}>Close</button></div>
-  </dialog>`;
-}
-
 export function Shell({ title, signsIn, children }) {
   const { zone } = useObservable(preferences);
   const parts = useObservable(route);
   const now = useNow();
-  const [showsKeys, setShowsKeys] = useState(false);
+  const keys = useKeyList();
   const topic = parts[0] === "topics" ? parts[1] : undefined;
   const root = topic && parts[2] === "dead" ? "dead" : (parts[0] ?? "");
   useKeys({
@@ -149,7 +117,7 @@ export function Shell({ title, signsIn, children }) {
     j: () => moveRow(1),
     k: () => moveRow(-1),
     l: togglesLive,
-    "?": () => setShowsKeys(true),
+    "?": () => keys.ask({}),
   }, true);
   return html`<a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.querySelector("main").focus())}>
       Skip to the page</a>
@@ -159,7 +127,7 @@ export function Shell({ title, signsIn, children }) {
         aria-current=${roots.includes(root) ? "page" : undefined}>${name}${name === "Dead letters" && html`<${DeadCount} isRead=${root === ""} />`}</a>`)}</nav>
         <${Search} />
         <${Live} />
-        <${Menu} showKeys=${() => setShowsKeys(true)} />`}
+        <${Menu} showKeys=${() => keys.ask({})} />`}
     </header>
     <${Warning} />
     <main tabindex="-1" id="main">${children}</main>
@@ -167,5 +135,5 @@ export function Shell({ title, signsIn, children }) {
       <span>Times in ${zoneName(zone, now)}${zone !== "utc" && ", or with their own offset"}</span>
     </footer>
     <${Result} />
-    ${showsKeys && html`<${Keys} close=${() => setShowsKeys(false)} />`}`;
+    ${keys.question}`;
 }

@@ -2,7 +2,7 @@
 import { html, useEffect, useLayoutEffect, useObservable, useRef, useState } from "../lib.js";
 import { changed, href, path, query, queryText } from "../address.js";
 import { deadLetters, rights } from "../api.js";
-import { useQuestion } from "../bulk.js";
+import { useQuestion } from "../asking.js";
 import { Lacking, useMay } from "../changes.js";
 import { useNow } from "../clock.js";
 import { filterOf } from "../filter.js";

@@ -1,11 +1,11 @@
 // Job: what is known of one job; run now, reschedule, replay, delete; its body as it came.
 import { html, useState } from "../lib.js";
 import { goDead, href, path, queryText } from "../address.js";
-import { curl, jobJson, useAddJob } from "../adding.js";
-import { useQuestion } from "../bulk.js";
+import { useAddJob, useQuestion } from "../asking.js";
 import { Cause } from "../cause.js";
 import { Lacking, replay, runNow, useMay } from "../changes.js";
 import { serverNow, useNow } from "../clock.js";
+import { curl, jobJson } from "../curl.js";
 import { countdown, duration } from "../format.js";
 import { Ended, History } from "../history.js";
 import { useKeys } from "../keys.js";
@@ -35,8 +35,8 @@ function ExpiresSoon({ job }) {
   return isNear && html`<span class="tag">expires in <span class="countdown">${countdown(left)}</span></span>`;
 }
 
-const expiryOf = (job, isPast) => html`<${When} at=${job.expires_at} />
-  <span class="small">${job.state !== "dead" ? `It ${AT_EXPIRY[job.on_expiry] ?? job.on_expiry} then${job.state === "reserved" ? ", unless its worker finishes it" : ""}.`
+const expiryOf = (job, isPast) => html`<${When} at=${job.expires_at} /> <span class="small">${
+  job.state !== "dead" ? `It ${AT_EXPIRY[job.on_expiry] ?? job.on_expiry} then${job.state === "reserved" ? ", unless its worker finishes it" : ""}.`
     : isPast && "A replay removes the expiry."}</span>`;
 
 function Waits({ job, view }) {
@@ -94,7 +94,7 @@ function Actions({ job, refresh }) {
         <button class="danger quiet" onClick=${asks("delete")}>Delete …</button>`}
       <${Lacking} topic=${job.topic} scopes=${["add", "admin"]} />
     </div>
-    ${question}${copying.dialog}`;
+    ${question}${copying.question}`;
 }
 
 /** A command that adds the same job: what is undefined is left out. */

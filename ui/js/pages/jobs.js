@@ -2,7 +2,7 @@
 import { html, useEffect, useId, useObservable, useRef, useState } from "../lib.js";
 import { changed, goDead, query, queryText, setQuery } from "../address.js";
 import { get, rights } from "../api.js";
-import { useQuestion } from "../bulk.js";
+import { useQuestion } from "../asking.js";
 import { filterOf } from "../filter.js";
 import { count, edgeOf, localText } from "../format.js";
 import { JobList, useCounts } from "../joblist.js";

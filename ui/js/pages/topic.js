@@ -1,10 +1,10 @@
 // Topic: its counts and settings; pause, add a job, purge.
 import { html, useState } from "../lib.js";
 import { href, path, queryText } from "../address.js";
-import { useAddJob } from "../adding.js";
+import { useAddJob, usePurge, useSayWhy } from "../asking.js";
 import { Timeline } from "../chart.js";
 import { Cause, isFault, PauseDetails } from "../cause.js";
-import { Lacking, Purge, SayWhy, setPause, useMay } from "../changes.js";
+import { Lacking, setPause, useMay } from "../changes.js";
 import { count, counted, duration } from "../format.js";
 import { useKeys } from "../keys.js";
 import { holding } from "../order.js";
@@ -37,7 +37,7 @@ const PARTS = [
 function Pauses({ view, refresh }) {
   const may = useMay(view.topic);
   const [busy, setBusy] = useState(null);
-  const [explains, setExplains] = useState(null);
+  const reason = useSayWhy();
   const toggle = async (part, pauses) => {
     setBusy(part);
     await setPause(view.topic, part, pauses);
@@ -49,14 +49,13 @@ function Pauses({ view, refresh }) {
     return html`<li key=${part}>
       <span><strong>${name}</strong> <span class=${isPaused ? "tag" : "small"}>${isPaused ? paused : running}</span>
         ${pause && html`<${PauseDetails} pause=${pause} />`}</span>
-      ${may("admin") && pause && html`<button type="button" class="quiet" onClick=${() => setExplains(part)}>Reason and end
+      ${may("admin") && pause && html`<button type="button" class="quiet" onClick=${() => reason.ask({ topic: view.topic, part, pause, done: refresh })}>Reason and end
         <span class="visually-hidden">of the pause of ${name.toLowerCase()}</span></button>`}
       ${may("admin") && html`<button type="button" disabled=${busy === part} onClick=${() => toggle(part, !isPaused)}>
         ${isPaused ? "Resume" : "Pause"} <span class="visually-hidden">${name.toLowerCase()}</span></button>`}
     </li>`;
   })}</ul>
-  ${explains && view.pauses?.[explains] && html`<${SayWhy} topic=${view.topic} part=${explains} pause=${view.pauses[explains]}
-    close=${() => setExplains(null)} done=${refresh} />`}`;
+  ${reason.question}`;
 }
 
 const ENDS = { dead: "dead letters", delete: "deleted" };
@@ -136,13 +135,12 @@ export function Topic({ topic }) {
   const poll = usePoll(path("topics", topic), 2_000);
   const may = useMay(topic);
   const adding = useAddJob();
-  // The counts at the moment of the question.
-  const [purges, setPurges] = useState(null);
+  const purge = usePurge();
   useKeys({ r: poll.refresh });
   const heading = html`<nav class="crumbs" aria-label="Path"><a href=${href()}>Overview</a></nav>
     <div class="heading"><h1 tabindex="-1" class="mono">${topic}</h1>
       ${may("add") && html`<button type="button" onClick=${() => adding.ask({ topic, done: poll.refresh })}>Add a job …</button>`}</div>
-    ${adding.dialog}`;
+    ${adding.question}`;
   const isGone = poll.error?.status === 404;
   if (!poll.data && !isGone) return html`${heading}<${Unloaded} poll=${poll} what="the topic" />`;
   const view = isGone ? null : poll.data;
@@ -166,8 +164,8 @@ export function Topic({ topic }) {
       ${view && html`<${Callback} view=${view} />`}
     </div>
     <div class="actions page-end">
-      ${holdsJobs && may("admin") && html`<button type="button" class="danger quiet" onClick=${() => setPurges(view.counts)}>Purge …</button>`}
+      ${holdsJobs && may("admin") && html`<button type="button" class="danger quiet" onClick=${() => purge.ask({ topic, counts: view.counts, done: poll.refresh })}>Purge …</button>`}
       <${Lacking} topic=${topic} scopes=${["add", "admin"]} />
     </div>
-    ${purges && html`<${Purge} topic=${topic} counts=${purges} close=${() => setPurges(null)} done=${poll.refresh} />`}`;
+    ${purge.question}`;
 }
