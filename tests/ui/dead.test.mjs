@@ -104,6 +104,7 @@ inBrowser("more than 500 jobs are spread unless the user says otherwise", {}, as
     await tab.go(`jobs?topic=${topic}`);
     await tab.button("Reschedule all that match …").click();
     await tab.button(`Reschedule ${number} jobs`).waitFor();
+    await page.getByLabel("From now").check();
   };
   await ask("fewer", 500);
   assert.equal(await spread.inputValue(), "");
@@ -116,6 +117,7 @@ inBrowser("more than 500 jobs are spread unless the user says otherwise", {}, as
   assert.equal(await spread.inputValue(), "");
   await tab.button("Cancel").click();
   await tab.button("Reschedule all that match …").click();
+  await page.getByLabel("From now").check();
   await page.getByLabel("Enter 501 to confirm").fill("501");
   await tab.button("Reschedule 501 jobs").click();
   await tab.sees("done: 501 of 501 changed");
