@@ -148,6 +148,7 @@ inBrowser("the keyboard selects jobs, and a dialog deletes them", {}, async ({ s
   await tab.button("Reschedule 2 jobs").click();
   await tab.sees("Rescheduled 2 of 2 jobs.");
   assert.deepEqual(await Promise.all(["b", "d"].map(async (id) => Date.parse((await server.job(id)).due_at))), [4e12 + 3_601_000, 4e12 + 3_603_000]);
+  await tab.button("Close").click();
   await page.getByLabel("Select all shown").check();
   await tab.button("Reschedule …").click();
   await page.getByLabel("From now").check();
