@@ -1,17 +1,20 @@
-//! `linger callbacks` and `linger workers`: which URLs the server calls, and which workers poll for jobs and hold them.
+//! `linger callbacks` and `linger workers`: the endpoints that are called, and the workers that poll for jobs or have reserved some.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::Args;
-use linger_client::{Request, Timestamp};
+use linger_client::{Request, Response, Timestamp};
 use serde::Deserialize;
 
 use super::{
-    exit::Exit,
-    session::ReadArgs,
+    exit::{Exit, Failure},
+    session::{ReadArgs, Session},
     text::{Wording, counted, grouped, table},
 };
 use crate::messages::printable::escape_line;
+
+/// How long other processes take to publish their part once it is asked for.
+const SETTLING: Duration = Duration::from_millis(3_500);
 
 /// Arguments of `linger callbacks`.
 #[derive(Debug, Args)]
@@ -34,8 +37,7 @@ pub(super) struct WorkersArgs {
 /// A host that is called.
 #[derive(Deserialize)]
 struct CalledHost {
-    /// Not said if a topic was asked for.
-    topic: Option<String>,
+    topic: String,
     host: String,
     in_flight: u64,
     window: u64,
@@ -54,26 +56,23 @@ pub(super) fn callbacks(CallbacksArgs { topic, read }: &CallbacksArgs) -> ExitCo
     #[derive(Deserialize)]
     struct CalledHosts {
         endpoints: Vec<CalledHost>,
-        #[serde(default = "is_complete")]
         complete: bool,
     }
     read.run("callbacks", async |session| {
         let request = topic.as_deref().map_or_else(Request::all_callbacks, Request::callbacks);
-        let response = session.call(&request).await?;
+        let response = settled(session, &request).await?;
         session.print(&response, |CalledHosts { endpoints, complete }| {
-            if endpoints.is_empty() {
-                return "no URL was called lately".to_owned();
-            }
             let wording = session.wording();
             let lines = endpoints.iter().map(|endpoint| endpoint.line(&wording));
-            lines.chain(missing(complete)).collect::<Vec<_>>().join("\n")
+            let none = endpoints.is_empty().then(|| "no endpoint was called lately".to_owned());
+            none.into_iter().chain(lines).chain(missing(complete)).collect::<Vec<_>>().join("\n")
         })?;
         Ok(Exit::Done)
     })
 }
 
 impl CalledHost {
-    /// `https://shop.example:443  0 of at most 1 call in progress  next call in 30s (06:11:00)  connect 1m ago`.
+    /// `orders  https://shop.example:443  0 of at most 1 call in progress  next call in 30s (06:11:00)  connect 1m ago`.
     fn line(&self, wording: &Wording) -> String {
         let calls =
             format!("{} of at most {} in progress", grouped(self.in_flight), counted(self.window, "call"));
@@ -82,8 +81,12 @@ impl CalledHost {
             format!("last failure {} {}", escape_line(&failure.reason), wording.distance(failure.at))
         });
         let host = escape_line(&self.host).into_owned();
-        let topic = self.topic.as_deref().map(|topic| escape_line(topic).into_owned());
-        [topic, Some(host), Some(calls), next, failure].into_iter().flatten().collect::<Vec<_>>().join("  ")
+        let topic = escape_line(&self.topic).into_owned();
+        [Some(topic), Some(host), Some(calls), next, failure]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("  ")
     }
 }
 
@@ -126,10 +129,11 @@ pub(super) fn workers(WorkersArgs { topic, read }: &WorkersArgs) -> ExitCode {
         complete: bool,
     }
     read.run("workers", async |session| {
-        let response = session.call(&Request::workers(topic.as_deref())).await?;
+        let response = settled(session, &Request::workers(topic.as_deref())).await?;
         session.print(&response, |Workers { workers, complete }| {
             if workers.is_empty() {
-                return "no worker has polled in the last minute or holds a job".to_owned();
+                let none = "no worker has polled in the last minute or has reserved a job".to_owned();
+                return [none].into_iter().chain(missing(complete)).collect::<Vec<_>>().join("\n");
             }
             let wording = session.wording();
             let names =
@@ -147,9 +151,18 @@ fn missing(complete: bool) -> Option<String> {
     (!complete).then(|| "Some may be missing.".to_owned())
 }
 
-/// What servers that do not say it mean.
-fn is_complete() -> bool {
-    true
+/// The answer to a call, once more if the first may lack other processes.
+async fn settled(session: &Session, request: &Request) -> Result<Response, Failure> {
+    #[derive(Deserialize)]
+    struct Completeness {
+        complete: bool,
+    }
+    let first = session.call(request).await?;
+    if session.read::<Completeness>(&first)?.complete {
+        return Ok(first);
+    }
+    session.clock.sleep(SETTLING).await;
+    session.call(request).await
 }
 
 #[cfg(test)]
@@ -165,10 +178,10 @@ mod tests {
             |json: &str| serde_json::from_str::<CalledHost>(json).expect("is an endpoint").line(&wording);
         assert_eq!(
             line(
-                r#"{"host":"https://shop.example:443","in_flight":0,"window":1,"resting_until":"2026-11-21T06:11:00.000Z",
+                r#"{"topic":"orders","host":"https://shop.example:443","in_flight":0,"window":1,"resting_until":"2026-11-21T06:11:00.000Z",
                 "last_failure":{"at":"2026-11-21T06:10:00.000Z","reason":"connect"}}"#
             ),
-            "https://shop.example:443  0 of at most 1 call in progress  next call in 30s (06:11:00)  last failure connect 30s ago"
+            "orders  https://shop.example:443  0 of at most 1 call in progress  next call in 30s (06:11:00)  last failure connect 30s ago"
         );
         let well = line(r#"{"topic":"pay","host":"http://h:1","in_flight":3,"window":16}"#);
         assert_eq!(well, "pay  http://h:1  3 of at most 16 calls in progress");

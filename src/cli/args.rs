@@ -135,10 +135,10 @@ pub(super) enum Command {
     /// Make, show, change or run recurring jobs
     #[command(subcommand)]
     Schedule(ScheduleCommand),
-    /// Show the hosts that are called for a topic, or for all, and what failed there
+    /// Show the endpoints that are called for a topic, or for all, and what failed there
     #[command(after_help = help::CALLS)]
     Callbacks(CallbacksArgs),
-    /// Show which workers poll for jobs and hold them
+    /// Show the workers that poll for jobs or have reserved some
     #[command(after_help = help::CALLS)]
     Workers(WorkersArgs),
     /// Show all jobs by state, and what happened to jobs lately

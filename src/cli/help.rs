@@ -128,7 +128,7 @@ settings of one may be lost: change a topic from one place.
 Examples:
   linger topic set mail --ttr 2m --retry 15s,3m
   linger topic set mail --unset retry
-  linger topic set hooks --callback-url https://shop.example/hook --callback-rate 20
+  linger topic set hooks --callback-url https://shop.example/hook
 
 ",
     calls!()

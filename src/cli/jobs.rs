@@ -174,7 +174,10 @@ pub(super) fn revoke(arguments: &RevokeArgs) -> ExitCode {
     change.run("revoke", async |session| {
         session.confirm_change(&format!("revoke {}", ids.join(", ")))?;
         for_each(session, ids, async |id| {
-            let request = Request::revoke(id, &release);
+            // Of the attempt that is seen: a repeat takes the job from no other worker.
+            let job: Job = session.read(&session.call(&Request::job(id)).await?)?;
+            let attempt = Some(job.attempts).filter(|attempts| *attempts > 0);
+            let request = Request::revoke(id, attempt, &release);
             change_job(session, id, &request, last_attempt_was("revoked")).await.map(drop)
         })
         .await

@@ -20,6 +20,8 @@ const STEPS: [u64; 10] = [1, 5, 15, 60, 180, 360, 720, 1_440, 10_080, 40_320];
 const MOST_STEPS: u64 = 31;
 /// Lines of a terminal beside the steps: the command, two lines above, the step that has begun, and the next prompt.
 const OTHER_LINES: u64 = 5;
+/// The server accepts no longer span.
+const LONGEST_SPAN: Duration = Duration::from_secs(11 * 366 * 86_400);
 /// Steps without a job have a line each, up to this many in a row; more share one.
 const MOST_EMPTY_LINES: usize = 2;
 
@@ -70,7 +72,8 @@ fn request(topic: Option<&str>, span: Duration, step: Option<Duration>, wording:
     let from = step.is_none().then(|| beginning_of_step(wording, default));
     let begun = from.map_or(Duration::ZERO, |from| wording.time_since(from));
     let step = Some(step.unwrap_or(default));
-    Request::timeline(&TimelineRequest { topic, from, span: span.saturating_add(begun), step })
+    let span = span.saturating_add(begun).min(span.max(LONGEST_SPAN));
+    Request::timeline(&TimelineRequest { topic, from, span, step })
 }
 
 /// When the present step of this length began, of steps that begin with the day by the clock of this machine. Steps of a day or

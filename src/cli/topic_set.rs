@@ -48,7 +48,7 @@ pub(super) struct SetArgs {
     /// Whether a finish needs the receipt
     #[arg(long, value_name = "BOOL", group = "settings")]
     require_receipt: Option<bool>,
-    /// Whether a finish counts that comes after the TTR, while no other worker has had the job
+    /// Whether to accept a finish after the TTR, if no other worker has had the job since
     #[arg(long, value_name = "BOOL", group = "settings")]
     late_finish: Option<bool>,
     /// How long after their due time jobs expire
@@ -66,10 +66,10 @@ pub(super) struct SetArgs {
     /// How long a call may take
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, group = "settings")]
     callback_timeout: Option<Duration>,
-    /// Most calls a second, over all servers
+    /// Most calls a second, over all processes
     #[arg(long, value_name = "CALLS", group = "settings")]
     callback_rate: Option<f64>,
-    /// Most calls at a time, of each server
+    /// Most calls at a time, of each process
     #[arg(long, value_name = "CALLS", group = "settings")]
     callback_concurrency: Option<u32>,
     /// Settings that get the server's default again; callback is all of the callback

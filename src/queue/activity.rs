@@ -1,7 +1,7 @@
-//! What passes through the processes: who polls for jobs, who holds them, and which endpoints are called.
+//! Workers and endpoints of all processes: the workers that poll for jobs or have reserved some, and the endpoints that are called.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     net::IpAddr,
 };
 
@@ -50,19 +50,17 @@ pub struct Rows<T> {
 }
 
 impl Queue {
-    /// The workers that poll for jobs of a topic, or of all, at any process, or hold some: those that hold jobs first, then by topic
-    /// and name.
+    /// The workers that poll for jobs of a topic, or of all, at any process, or have reserved some: those with reserved jobs first,
+    /// then by topic and name.
     ///
     /// # Errors
     /// [`Error::Busy`](crate::queue::Error::Busy), or the store's.
     pub async fn workers(&self, topic: Option<&Topic>) -> Result<Rows<WorkerView>> {
         let mut workers = BTreeMap::new();
         let (activities, mut is_complete) = self.processes.activity().await?;
-        for Activity { pollers, is_complete: has_all, .. } in activities {
-            is_complete &= has_all;
-            for poller in
-                pollers.into_iter().filter(|poller| topic.is_none_or(|topic| poller.topic == *topic))
-            {
+        for Activity { pollers, is_complete: has_all, .. } in activities.iter() {
+            is_complete &= *has_all;
+            for poller in pollers.iter().filter(|poller| topic.is_none_or(|topic| poller.topic == *topic)) {
                 let view = view_of(&mut workers, &poller.topic, poller.worker.as_ref());
                 view.waiting = view.waiting.saturating_add(poller.waiting);
                 view.polled_at = view.polled_at.max(Some(poller.polled_at));
@@ -81,10 +79,14 @@ impl Queue {
     async fn add_holders(&self, topic: Option<&Topic>, workers: &mut WorkersByTopic) -> Result<bool> {
         let _permit = self.read_permits.acquire().await?;
         let filter = JobFilter { topic: topic.cloned(), ..JobFilter::all(State::Reserved) };
-        let (mut examined, mut after) = (0, None);
+        let (mut examined, mut seen, mut after) = (0, HashSet::new(), None);
         loop {
             let page = self.store.list(&filter, Order::Ascending, after.as_ref(), SLICE).await?;
             for job in page.jobs.iter().map(|listed| &listed.job) {
+                // A job whose reservation was extended meanwhile comes again.
+                if !seen.insert(job.id.clone()) {
+                    continue;
+                }
                 let view = view_of(workers, &job.topic, job.holder().as_ref());
                 view.reserved += 1;
                 view.oldest_reserved_at = match (view.oldest_reserved_at, job.reserved_at()) {
@@ -107,13 +109,13 @@ impl Queue {
     pub async fn endpoints(&self, topic: Option<&Topic>) -> Result<Rows<CalledEndpoint>> {
         let mut endpoints = BTreeMap::<(Topic, String), CalledEndpoint>::new();
         let (activities, mut is_complete) = self.processes.activity().await?;
-        for Activity { endpoints: called, is_complete: has_all, .. } in activities {
-            is_complete &= has_all;
-            for endpoint in called.into_iter().filter(|one| topic.is_none_or(|topic| one.topic == *topic)) {
+        for Activity { endpoints: called, is_complete: has_all, .. } in activities.iter() {
+            is_complete &= *has_all;
+            for endpoint in called.iter().filter(|one| topic.is_none_or(|topic| one.topic == *topic)) {
                 let key = (endpoint.topic.clone(), endpoint.host.clone());
                 match endpoints.get_mut(&key) {
                     Some(known) => known.add(endpoint),
-                    None => drop(endpoints.insert(key, endpoint)),
+                    None => drop(endpoints.insert(key, endpoint.clone())),
                 }
             }
         }

@@ -56,6 +56,9 @@ pub enum Error {
     /// No receipt was sent and the job is not reserved.
     #[error("the job is not reserved: no worker has it")]
     NotReserved,
+    /// The attempt that was to be ended is not the present one; nothing changed.
+    #[error("the attempt that was meant has ended, and another worker has the job")]
+    OtherAttempt,
     /// The job's topic requires receipts and none was sent.
     #[error("the receipt that came with the reservation is required here")]
     ReceiptRequired,
@@ -259,6 +262,7 @@ impl Error {
             Self::JobNotFound | Self::JobEnded(_) => "job_not_found",
             Self::LeaseLost { .. } => "lease_lost",
             Self::NotReserved => "not_reserved",
+            Self::OtherAttempt => "other_attempt",
             Self::ReceiptRequired => "receipt_required",
             Self::JobReserved => "job_reserved",
             Self::JobDead => "job_dead",

@@ -95,21 +95,22 @@ impl Queue {
         self.hold(scope, steps.collect()).await
     }
 
-    /// Takes a reserved job back from whichever worker holds it: like a release, at once if no due time is given. The reason
-    /// names who did it if none is given.
+    /// Takes a reserved job back from its worker: like a release, at once if no due time is given. With the number of an attempt,
+    /// only if that is the present one. The reason begins with who did it.
     ///
     /// # Errors
-    /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::NotReserved`], or the store's.
+    /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::NotReserved`], [`Error::OtherAttempt`], or the store's.
     pub async fn revoke(
         &self,
         scope: &TopicFilter,
         id: &JobId,
-        asked: Release,
+        (attempt, asked): (Option<u32>, Release),
         by: Option<&Actor>,
     ) -> Result<Job> {
-        let who = || Reason::new(&by.map_or("revoked".to_owned(), |by| format!("revoked by {by}")));
-        let release = Release { due: asked.due.or(Some(Due::default())), reason: asked.reason.or_else(who) };
-        match self.store.revoke(scope, id, release).await? {
+        let who = by.map_or("revoked".to_owned(), |by| format!("revoked by {by}"));
+        let reason = asked.reason.map_or_else(|| who.clone(), |reason| format!("{who}: {}", reason.as_str()));
+        let release = Release { due: asked.due.or(Some(Due::default())), reason: Reason::new(&reason) };
+        match self.store.revoke(scope, id, attempt, release).await? {
             Ok(job) => {
                 self.count_release(&job);
                 Ok(job)
@@ -117,6 +118,7 @@ impl Queue {
             // The reservation was of an older version. It has ended, and the job waits.
             Err(Refusal::Replaced) => self.get(scope, id).await,
             Err(Refusal::Gone) => Err(gone(self.ended.find(scope, id))),
+            Err(Refusal::Lost) => Err(Error::OtherAttempt),
             Err(refusal) => Err(refusal.into()),
         }
     }

@@ -22,7 +22,7 @@ pub enum NoticeKind {
     StopRequest,
     /// A process and its figures.
     Process,
-    /// What passes through a process: who polls, and which endpoints it calls.
+    /// The workers that poll a process, and the endpoints that it calls.
     Activity,
     /// A client reads the figures of all processes. While the notice is younger than [`WATCHED_FOR`], an engine that
     /// several processes share calls [`Listener::watched`](super::Listener::watched) of each process at least once a

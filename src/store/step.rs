@@ -38,8 +38,9 @@ pub enum StepAction {
     /// Ends a reservation: the job waits again until `due`, or for its schedule's step when that is `None`. It becomes a dead
     /// letter instead when its attempts are used up.
     Release(Receipt, Release),
-    /// Ends the reservation of whichever worker holds the job, as a release does.
-    Revoke(Release),
+    /// Ends the reservation of whichever worker holds the job, as a release does; only that of the attempt with this number, if one
+    /// is given.
+    Revoke(Option<u32>, Release),
     /// Extends a reservation to now plus the TTR, or plus the TTR of the job when `None`.
     Touch(Receipt, Option<Ttr>),
     /// Makes a reserved job a dead letter.
@@ -79,7 +80,7 @@ impl StepAction {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Release(..) => "release",
-            Self::Revoke(_) => "revoke",
+            Self::Revoke(..) => "revoke",
             Self::Touch(..) => "touch",
             Self::Bury(..) => "bury",
             Self::Cancel(_) => "cancel",
@@ -166,6 +167,7 @@ pub trait Steps {
         &self,
         scope: &TopicFilter,
         id: &JobId,
+        attempt: Option<u32>,
         release: Release,
     ) -> impl Future<Output = Result<Outcome<Job>>> + Send;
 
@@ -250,8 +252,14 @@ impl<S: Store + ?Sized> Steps for S {
         apply_one(self, scope, id, StepAction::Release(receipt.clone(), release), None).await
     }
 
-    async fn revoke(&self, scope: &TopicFilter, id: &JobId, release: Release) -> Result<Outcome<Job>> {
-        apply_one(self, scope, id, StepAction::Revoke(release), None).await
+    async fn revoke(
+        &self,
+        scope: &TopicFilter,
+        id: &JobId,
+        attempt: Option<u32>,
+        release: Release,
+    ) -> Result<Outcome<Job>> {
+        apply_one(self, scope, id, StepAction::Revoke(attempt, release), None).await
     }
 
     async fn touch(

@@ -130,9 +130,9 @@ onEveryEngine("a token for some topics sees these", { tokens: TOKENS }, async ({
   await tab.sees("This token lacks the scope admin for this topic.");
   await tab.go("workers");
   await tab.sees("This token is for some topics only.");
-  await tab.go("workers?topic=mail.out");
-  await tab.sees("Only topic mail.out");
-  await tab.sees("No worker has polled in the last minute or holds a job.");
+  await page.getByLabel("Topic", { exact: true }).fill("mail.out");
+  await page.getByLabel("Topic", { exact: true }).press("Enter");
+  await tab.sees("No worker has polled in the last minute or has reserved a job.");
   await tab.go("topics/orders");
   await tab.sees("this token is not for this topic");
   await tab.go("jobs/secret");

@@ -53,7 +53,7 @@ inBrowser("a list has columns, whose headings stay in sight", {}, async ({ serve
   for (const [target, expected, row] of [
     ["state=dead", ["Id", "Topic", "Died", "Attempts", "Reason", "Size"], /^d:1 mail (now|.* ago) 1 of 16 a long reason.* 4 bytes$/],
     ["state=dead&topic=mail", ["Id", "Died", "Attempts", "Reason", "Size"], /^d:1 (now|.* ago) 1 of 16 a long reason.* 4 bytes$/],
-    ["state=reserved", ["Id", "Topic", "Reserved until", "Attempts", "Worker", "Size"], /^held mail in 5\d min \d+ s 1 of 3 w-1 2.0 KiB$/],
+    ["state=reserved", ["Id", "Topic", "Reserved until", "Attempts", "Worker", "Size"], /^held mail in 5\d min \d+ s 1 of 3 w-1 2 KiB$/],
     ["state=ready", ["Id", "Topic", "Due", "Attempts", "Size"], /^r:1 orders .* 0 4 bytes$/],
     ["topic=mail", ["Id", "Due", "Attempts", "Size"], /^long:.* in .* 0 of 16 4 bytes$/],
   ]) {
@@ -97,6 +97,7 @@ inBrowser("the states have the counts of the server", { tokens: SOME }, async ({
   // What is only a part has no count.
   await tab.go("jobs?topic=mail&id_prefix=job");
   await tab.heading("50 and more").waitFor();
+  await tab.menu();
   await tab.button("Sign out").click();
   await tab.go("jobs?id_prefix=job");
   await page.getByLabel("Token").fill(server.tokens.reads);
@@ -231,6 +232,7 @@ inBrowser("another token does not see the list that was left", { tokens: SOME },
   await signIn("ops");
   await page.getByRole("link", { name: "secret" }).click();
   await tab.heading("secret").waitFor();
+  await tab.menu();
   await tab.button("Sign out").click();
   await page.getByLabel("Token").waitFor();
   // What its call answers comes late.

@@ -19,7 +19,7 @@ test("problems of the API are sentences without pointers and names of HTTP", () 
   const store = words(503, "store_unavailable", "the store does not answer; send this again, that is safe");
   assert.deepEqual(store, ["The server cannot do this now", "Linger cannot reach its store. It tries again by itself; repeat a change once it is back."]);
   assert.deepEqual(words(503, "store_unavailable", "this server only reads; send this again, that is safe"), ["The server cannot do this now", "This server only reads."]);
-  assert.equal(words(503, "busy", "4 callers read lists or timelines already")[1], "The server has too much to do just now. Try again in a moment.");
+  assert.equal(words(503, "busy", "4 callers read lists or timelines already")[1], "The server is busy. Try again in a moment.");
 });
 
 inBrowser("a failed call says what is wrong once, and offers to try again only where that can help", {}, async ({ server, tab, page }) => {
@@ -38,7 +38,7 @@ inBrowser("a failed call says what is wrong once, and offers to try again only w
   await page.unroute("**/jobs?*");
   await page.route("**/jobs?*", (route) => route.fulfill(refusal(503, "busy", "4 callers read lists already")));
   await tab.go("jobs?state=dead");
-  await tab.sees("The server has too much to do just now.");
+  await tab.sees("The server is busy.");
   await page.unroute("**/jobs?*");
   await tab.button("Retry").click();
   await page.getByRole("link", { name: "a", exact: true }).waitFor();

@@ -91,6 +91,8 @@ async function main() {
       ["jobs", "jobs?topic=order-close", "orders:"],
       ["job", "jobs/payments:77:paid", "psp-worker-2"],
       ["dead", "topics/payment-notice/dead", "http # from psp"],
+      ["dead-letters", "dead", "no such merchant"],
+      ["workers", "workers", "close-worker-1"],
       ["bulk", "bulk/replay-504", "done:"],
       ["operations", "bulk", "done:"],
       ["server", "server", "embedded"],

@@ -53,7 +53,7 @@ inBrowser("the hosts of callbacks are listed, those that rest first", {}, async 
   const url = `http://127.0.0.1:${endpoint.address().port}`;
   try {
     await tab.go("callbacks");
-    await tab.sees("No URL was called lately.");
+    await tab.sees("No endpoint was called lately.");
     for (const [topic, path] of [["alpha", "/well"], ["beta", "/ill"]]) {
       await server.call("PUT", `topics/${topic}`, { callback: { url: url + path } });
       await server.call("POST", "jobs", { topic, id: topic });

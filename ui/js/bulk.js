@@ -62,23 +62,28 @@ async function deleteListed({ id, state, dead_at }) {
 const SAID = {
   delete: () => " This cannot be undone.",
   requeue: ({ spread }) => ` They become ready ${spread ? "over this time" : "at once"}, and their attempts start again.`,
-  revoke: () => " Another worker gets what is taken back at once. A worker that still lives is not told, and may do the work, too.",
+  revoke: () => " It is ready for another worker at once; on its last attempt it becomes a dead letter. A worker that still lives is not told, and may do the work, too.",
 };
 
-/** A single job is moved from where it is now. */
-async function shifted(id, by) {
-  const { due_at: at } = await get(path("jobs", id));
-  return { at: new Date(Date.parse(at) + shiftOf(by) * 1000).toISOString() };
+/** A single job is moved from where it is now, or was at an earlier try: `targets` are the times of those. */
+async function shifted(id, by, targets) {
+  const key = `${id} ${by}`;
+  if (!targets.has(key)) {
+    const { due_at: at } = await get(path("jobs", id));
+    targets.set(key, new Date(Date.parse(at) + shiftOf(by) * 1000).toISOString());
+  }
+  return { at: targets.get(key) };
 }
 
-/** `changed` are the ids of those that an earlier try changed. */
-async function changeEach(action, jobs, due, changed) {
+/** `changed` are the ids of those that an earlier try changed, `targets` the times that it moved jobs to. */
+async function changeEach(action, jobs, due, changed, targets) {
   let failed = null;
   const calls = {
     delete: deleteListed,
-    reschedule: async ({ id }) => change("PATCH", path("jobs", id), due.shift ? await shifted(id, due.shift) : due),
+    reschedule: async ({ id }) => change("PATCH", path("jobs", id), due.shift ? await shifted(id, due.shift, targets) : due),
     requeue: ({ id }) => change("POST", path("jobs", id, "requeue")),
-    revoke: ({ id }) => change("POST", path("jobs", id, "revoke")),
+    // Of the attempt that was seen: another worker may have the job by now.
+    revoke: ({ id, attempts }) => change("POST", path("jobs", id, "revoke"), attempts > 0 ? { attempt: attempts } : {}),
   };
   const what = () => `${DONE[action]} ${count(changed.size)} of ${counted(jobs.length, "job")}`;
   for (const job of jobs.filter(({ id }) => !changed.has(id))) {
@@ -103,6 +108,7 @@ export function ChangeJobs({ action, filter, jobs, listed, limit, begun, close, 
   const [error, setError] = useState(null);
   const [id] = useState(newId);
   const [changed] = useState(new Set());
+  const [targets] = useState(new Map());
   useEffect(() => {
     const closed = new AbortController();
     if (!jobs) dryRun(action, filter, closed.signal).then(setFound, setError);
@@ -113,7 +119,7 @@ export function ChangeJobs({ action, filter, jobs, listed, limit, begun, close, 
   const { due, fields } = useDue(action, jobs, !jobs && !limit, matched);
   const single = jobs?.length === 1;
   const act = async () => {
-    if (jobs) await changeEach(action, jobs, due, changed);
+    if (jobs) await changeEach(action, jobs, due, changed, targets);
     else {
       const operation = await post({ action, filter: bodyOf(filter), ...due, dry_run: false, limit: number, id });
       if (begun) begun(operation, found.jobs.slice(0, number));

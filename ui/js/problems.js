@@ -3,9 +3,9 @@
 const TITLES = {
   0: "The server does not answer",
   403: "This is not allowed",
-  404: "This is not here",
+  404: "Not found",
   408: "The call took too long",
-  409: "This is not possible now",
+  409: "Not possible in this state",
   412: "It was changed meanwhile",
   413: "This is too large",
   429: "There are too many calls",
@@ -14,7 +14,7 @@ const TITLES = {
 
 const titleOf = (status) => TITLES[status] ?? (status >= 500 ? "The server cannot do this now" : "This is not accepted");
 
-const TOO_BUSY = "The server has too much to do just now. Try again in a moment.";
+const TOO_BUSY = "The server is busy. Try again in a moment.";
 
 /** By the code of a problem, where the text of the server is for programs. */
 const DETAILS = {

@@ -2,6 +2,7 @@
 import { html, useEffect, useObservable } from "./lib.js";
 import { changed, setQuery } from "./address.js";
 import { rights } from "./api.js";
+import { Field, Loading } from "./parts.js";
 
 /** Asks for a topic where the token is for some only. One alone is taken. */
 export function ChooseTopic({ topics }) {
@@ -13,8 +14,11 @@ export function ChooseTopic({ topics }) {
 
 /** The children, once the token may read what they show; before them, of which topic they are. */
 export function OnlyTopic({ topic, children }) {
-  const { topics } = useObservable(rights) ?? {};
-  if (topics && !topic) return html`<${ChooseTopic} topics=${topics} />`;
-  return html`${topic && html`<p class="chosen">Only topic <strong class="mono">${topic}</strong>.
-    ${!topics && html` <a href=${changed({ topic: null })}>Show all</a>`}</p>`}${children}`;
+  const known = useObservable(rights);
+  if (!known) return html`<${Loading} what="the page" />`;
+  const field = known.topics && html`<form class="card filters" onSubmit=${(event) => event.preventDefault()}><div>
+    <${Field} label="Topic" value=${topic ?? ""} maxlength="128" onChange=${(event) => setQuery({ topic: event.target.value.trim() || null })} /></div></form>`;
+  if (known.topics && !topic) return html`${field}<${ChooseTopic} topics=${known.topics} />`;
+  return html`${field}${topic && !known.topics && html`<p class="chosen">Only topic <strong class="mono">${topic}</strong>.
+    <a href=${changed({ topic: null })}>Show all</a></p>`}${children}`;
 }

@@ -81,10 +81,21 @@ impl Request {
         Self::hold("bury", id, receipt, Reason { reason })
     }
 
-    /// Takes a reserved job back from its worker.
+    /// Takes a reserved job back from its worker. With the number of an attempt, only if that is the present one, so that the call
+    /// may be repeated.
     #[must_use]
-    pub fn revoke(id: &str, release: &ReleaseRequest) -> Self {
-        Self::post("revoke", format!("/jobs/{}/revoke", segment(id))).json(release)
+    pub fn revoke(id: &str, attempt: Option<u32>, release: &ReleaseRequest) -> Self {
+        #[derive(Serialize)]
+        struct Revoke<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            attempt: Option<u32>,
+            #[serde(flatten)]
+            release: &'a ReleaseRequest,
+        }
+        let repeat = if attempt.is_some() { Repeat::Safe } else { Repeat::IfNotSent };
+        Self::post("revoke", format!("/jobs/{}/revoke", segment(id)))
+            .json(&Revoke { attempt, release })
+            .repeat(repeat)
     }
 
     /// Requeues a dead letter.
@@ -159,10 +170,15 @@ impl Client {
         self.send(&Request::bury(id, receipt, reason)).await?.read()
     }
 
-    /// Takes a reserved job back from whichever worker holds it, at once unless `due` says otherwise. A repeat may be refused with
-    /// 409 for what the first attempt did.
-    pub async fn revoke(&self, id: &str, release: &ReleaseRequest) -> Result<Job, Error> {
-        self.send(&Request::revoke(id, release)).await?.read()
+    /// Takes a reserved job back from its worker, at once unless `due` says otherwise. With the number of an attempt, only if that is
+    /// the present one, and a repeat may be refused with 409 for what the first call did; without it, the call is not repeated.
+    pub async fn revoke(
+        &self,
+        id: &str,
+        attempt: Option<u32>,
+        release: &ReleaseRequest,
+    ) -> Result<Job, Error> {
+        self.send(&Request::revoke(id, attempt, release)).await?.read()
     }
 
     /// Requeues a dead letter, ready now unless `due` says otherwise. A repeat may be refused with 409 for what the first

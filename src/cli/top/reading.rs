@@ -63,12 +63,10 @@ pub(super) async fn read(
     let request = TopicsRequest { prefix, sort, limit: MOST_TOPICS, cursor: None };
     let topics = call(Request::topics(&request)).await?;
     let is_unknown = |topic: &Topic| topic.counts.ready > 0 && topic.oldest_overdue_at.is_none();
-    let overdue = if object::<Page>(&topics)?.topics.iter().any(is_unknown) {
-        let request = TopicsRequest { sort: TopicSort::Overdue, limit: MOST_OVERDUE, ..request };
-        Some(call(Request::topics(&request)).await?)
-    } else {
-        None
-    };
+    let is_needed = sort != TopicSort::Overdue && object::<Page>(&topics)?.topics.iter().any(is_unknown);
+    let request = TopicsRequest { sort: TopicSort::Overdue, limit: MOST_OVERDUE, ..request };
+    // All else is shown without it.
+    let overdue = if is_needed { call(Request::topics(&request)).await.ok() } else { None };
     Ok(Answers { sort, version, stats, topics, overdue })
 }
 

@@ -52,6 +52,7 @@ impl From<Error> for Problem {
             | Error::JobExpired
             | Error::JobNotFound
             | Error::NotReserved
+            | Error::OtherAttempt
             | Error::ReceiptRequired
             | Error::JobReserved
             | Error::JobDead
@@ -103,6 +104,7 @@ fn status_of(error: &Error) -> StatusCode {
         | Error::JobReplaced
         | Error::LeaseLost { .. }
         | Error::NotReserved
+        | Error::OtherAttempt
         | Error::JobReserved
         | Error::JobDead
         | Error::NotDead { .. }
@@ -150,7 +152,7 @@ mod tests {
     };
 
     /// Every error of the queue with its status and the seconds of `Retry-After`.
-    fn errors() -> [(Error, u16, Option<&'static str>); 44] {
+    fn errors() -> [(Error, u16, Option<&'static str>); 45] {
         let cause = || "cause".to_owned();
         let ended = Ended { how: EndKind::Finished, at: Timestamp::from_millis(0), by: None };
         let deleted = Ended { how: EndKind::Deleted, ..ended.clone() };
@@ -166,6 +168,7 @@ mod tests {
             (ended, 404, None),
             (Error::LeaseLost { retaken: true }, 409, None),
             (Error::NotReserved, 409, None),
+            (Error::OtherAttempt, 409, None),
             (Error::ReceiptRequired, 422, None),
             (Error::JobReserved, 409, None),
             (Error::JobDead, 409, None),

@@ -1,4 +1,4 @@
-//! What passes through the processes: workers, and the endpoints of callbacks.
+//! Workers, and the endpoints of callbacks.
 
 use axum::extract::State;
 
@@ -48,7 +48,7 @@ pub async fn callbacks_of_topic(
     _: NoQuery,
 ) -> HandlerResult {
     app.queue.topic(&topic).await?;
-    Ok(activity::endpoints_of_topic(&app.queue.endpoints(Some(&topic)).await?))
+    Ok(activity::endpoints(&app.queue.endpoints(Some(&topic)).await?))
 }
 
 fn topic_in_query(mut query: Query) -> Result<Option<Topic>, Problem> {

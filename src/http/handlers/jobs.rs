@@ -109,8 +109,8 @@ pub async fn revoke(
     _: NoQuery,
     body: OptionalJsonBody,
 ) -> HandlerResult {
-    let release = body.parse(&app, requests::revoke).await?;
-    Ok(responses::job(&app.queue.revoke(&caller.topics, &id, release, by.as_ref()).await?))
+    let asked = body.parse(&app, requests::revoke).await?;
+    Ok(responses::job(&app.queue.revoke(&caller.topics, &id, asked, by.as_ref()).await?))
 }
 
 pub async fn touch(

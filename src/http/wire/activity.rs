@@ -1,4 +1,4 @@
-//! The JSON of what passes through the processes: workers, and the endpoints of callbacks.
+//! The JSON of workers, and of the endpoints of callbacks.
 
 use axum::response::Response;
 
@@ -37,27 +37,17 @@ fn write_worker(view: &WorkerView, with_addresses: bool, out: &mut Vec<u8>) {
     object.end();
 }
 
-/// The endpoints that callbacks of a topic go to, with their figures.
-pub fn endpoints_of_topic(endpoints: &Rows<CalledEndpoint>) -> Response {
-    json::object_response(|object| {
-        object.list("endpoints", &endpoints.rows, |endpoint, out| write_endpoint(endpoint, false, out));
-        object.flag("complete", endpoints.is_complete);
-    })
-}
-
-/// The endpoints that callbacks of all topics go to.
+/// The endpoints that callbacks go to, with their figures.
 pub fn endpoints(endpoints: &Rows<CalledEndpoint>) -> Response {
     json::object_response(|object| {
-        object.list("endpoints", &endpoints.rows, |endpoint, out| write_endpoint(endpoint, true, out));
+        object.list("endpoints", &endpoints.rows, write_endpoint);
         object.flag("complete", endpoints.is_complete);
     })
 }
 
-fn write_endpoint(endpoint: &CalledEndpoint, with_topic: bool, out: &mut Vec<u8>) {
+fn write_endpoint(endpoint: &CalledEndpoint, out: &mut Vec<u8>) {
     let mut object = ObjectWriter::new(out);
-    if with_topic {
-        object.text("topic", endpoint.topic.as_str());
-    }
+    object.text("topic", endpoint.topic.as_str());
     object.text("host", &endpoint.host);
     object.number("in_flight", endpoint.in_flight);
     object.number("window", endpoint.window);

@@ -242,9 +242,9 @@ pub fn release(
     by_holder(bytes, in_query, |fields| released(fields, limits))
 }
 
-/// How a job is taken back.
-pub fn revoke(bytes: &Bytes, limits: &Limits) -> Result<Release, Problem> {
-    read(bytes, |fields| Some(released(fields, limits)))
+/// In which attempt a job is taken back, if that matters, and how.
+pub fn revoke(bytes: &Bytes, limits: &Limits) -> Result<(Option<u32>, Release), Problem> {
+    read(bytes, |fields| Some((fields.optional("attempt", values::attempt), released(fields, limits))))
 }
 
 /// How a job is released.

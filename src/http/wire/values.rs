@@ -264,6 +264,11 @@ pub fn max_attempts(raw: &RawValue) -> ParseResult<u32> {
         .map(|n| u32::try_from(n).expect("at most MAX_ATTEMPTS_LIMIT, which is a u32"))
 }
 
+/// The number of an attempt, from 1.
+pub fn attempt(raw: &RawValue) -> ParseResult<u32> {
+    whole_number(raw, 1, u32::MAX as usize).map(|n| u32::try_from(n).expect("at most u32::MAX"))
+}
+
 pub fn revision(raw: &RawValue) -> ParseResult<u64> {
     let most = usize::try_from(JobSpec::MAX_REVISION).unwrap_or(usize::MAX);
     whole_number(raw, 0, most).map(|n| n as u64)

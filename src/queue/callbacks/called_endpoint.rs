@@ -13,7 +13,7 @@ pub struct CalledEndpoint {
     pub in_flight: u32,
     /// Most calls in progress at the moment.
     pub window: u32,
-    /// No call begins before this moment.
+    /// No process begins a call before this moment.
     pub resting_until: Option<Timestamp>,
     /// When a call failed last, and the first word of the reason.
     pub last_failure: Option<(Timestamp, String)>,
@@ -21,10 +21,13 @@ pub struct CalledEndpoint {
 
 impl CalledEndpoint {
     /// Adds the figures of the same endpoint at another process.
-    pub(in crate::queue) fn add(&mut self, other: Self) {
+    pub(in crate::queue) fn add(&mut self, other: &Self) {
         self.in_flight = self.in_flight.saturating_add(other.in_flight);
         self.window = self.window.saturating_add(other.window);
-        self.resting_until = self.resting_until.max(other.resting_until);
-        self.last_failure = self.last_failure.take().max(other.last_failure);
+        // One that does not rest, or not for so long, calls.
+        self.resting_until = self.resting_until.min(other.resting_until);
+        if other.last_failure > self.last_failure {
+            self.last_failure.clone_from(&other.last_failure);
+        }
     }
 }

@@ -15,8 +15,8 @@ use crate::{
     job::{Actor, Timestamp, Topic},
 };
 
-/// Most names, each counted for each of its topics, in about 500 KB.
-const MOST: usize = 2_000;
+/// Most names, each counted for each of its topics, in about 2 MB.
+const MOST: usize = 10_000;
 const KEPT_US: i64 = 60_000_000;
 /// How often names without recent polls make room for others.
 const CLEAN_EVERY_US: i64 = 1_000_000;
@@ -67,7 +67,7 @@ struct Polls {
 
 impl Polls {
     fn is_recent(&self, now_us: i64) -> bool {
-        self.open.load(Ordering::Relaxed) > 0 || now_us - self.last_us.load(Ordering::Relaxed) <= KEPT_US
+        self.open.load(Ordering::Acquire) > 0 || now_us - self.last_us.load(Ordering::Relaxed) <= KEPT_US
     }
 }
 
@@ -103,7 +103,7 @@ impl Pollers {
                 topic: topic.clone(),
                 worker: Actor::parse(name).ok(),
                 address: *address,
-                waiting: polls.open.load(Ordering::Relaxed),
+                waiting: polls.open.load(Ordering::Acquire),
                 polled_at:
                     Timestamp::from_millis(polls.last_us.load(Ordering::Relaxed) / 1_000).shifted(ahead_ms),
             }));

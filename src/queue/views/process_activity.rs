@@ -1,4 +1,4 @@
-//! What passes through one process: who polls for jobs, and which endpoints it calls.
+//! The activity of one process: the workers that poll it, and the endpoints that it calls.
 
 use std::sync::{Arc, OnceLock};
 

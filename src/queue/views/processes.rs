@@ -27,6 +27,8 @@ use crate::{
 
 /// How often a process that answers such a client renews the watch notice.
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
+/// The id of the notice that asks for activities, too.
+const ACTIVITY: &str = "activity";
 /// How often a process publishes its figures while it is watched.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a process publishes its figures after the last call of `watched`.
@@ -67,16 +69,23 @@ pub(in crate::queue) struct Processes {
     name: String,
     started_at: Timestamp,
     activity: OwnActivity,
+    /// Locked while the activities of others are read.
+    activities: tokio::sync::Mutex<Option<(Timestamp, ReadActivities)>>,
     publishing: Mutex<Publishing>,
     failures: FailureLog,
     /// Locked while the others are read, so that concurrent callers share the reading.
     others: tokio::sync::Mutex<Others>,
 }
 
+/// The activities of processes, and whether these are of all.
+type ReadActivities = (Arc<[Activity]>, bool);
+
 #[derive(Debug, Default)]
 struct Publishing {
     until: Option<Timestamp>,
     has_task: bool,
+    /// Whether a notice of the activity may be in the store.
+    has_activity: bool,
 }
 
 /// What was last read of the other processes.
@@ -117,6 +126,7 @@ impl Processes {
             name: format!("{host}/{}", std::process::id()),
             started_at,
             activity,
+            activities: tokio::sync::Mutex::default(),
             publishing: Mutex::default(),
             failures: FailureLog::default(),
             others: tokio::sync::Mutex::default(),
@@ -170,19 +180,35 @@ impl Processes {
         WorkersOfAll { own_polls, own_signs, own_start, others, are_all }
     }
 
-    /// What passes through each process, this one first, and whether these are all. Asks the others to publish theirs.
-    pub async fn activity(&self) -> Result<(Vec<Activity>, bool)> {
-        let mut activities = vec![self.activity.read()];
+    /// The workers and endpoints of each process, this one first, and whether these are all. Asks the others to publish theirs.
+    /// Callers share a reading for a second.
+    pub async fn activity(&self) -> Result<ReadActivities> {
         if !self.store.info().is_shared {
-            return Ok((activities, true));
+            return Ok((Arc::new([self.activity.read()]), true));
         }
+        let mut shared = self.activities.lock().await;
+        if let Some((read_at, read)) = &*shared
+            && self.clock.now() < read_at.after(FRESH)
+        {
+            return Ok(read.clone());
+        }
+        let read = self.read_activities().await?;
+        *shared = Some((self.clock.now(), read.clone()));
+        Ok(read)
+    }
+
+    async fn read_activities(&self) -> Result<ReadActivities> {
+        let mut activities = vec![self.activity.read()];
+        let nothing = NoticeContent::new("").expect("is short");
+        let asked = self.store.notices().put(NoticeKind::Watch, ACTIVITY, nothing).await;
+        self.log_result(asked.as_ref().err());
         let settled = self.settled_others().await;
         let notices = self.store.notices().list(NoticeKind::Activity).await?;
         let of_others = notices.iter().filter(|notice| self.is_of_other(notice));
         activities.extend(of_others.filter_map(activity_notice::read));
         let are_all =
             settled.is_some_and(|read| read.are_all && read.processes.len() + 1 == activities.len());
-        Ok((activities, are_all))
+        Ok((activities.into(), are_all))
     }
 
     /// The other processes; `None` before those that live have had the time to publish their figures.
@@ -280,9 +306,18 @@ impl Processes {
     }
 
     async fn publish(&self) -> store::Result<()> {
-        let activity = activity_notice::content(self.activity.read());
-        self.store.notices().put(NoticeKind::Activity, &self.id, activity).await?;
-        self.store.notices().put(NoticeKind::Process, &self.id, self.content()).await
+        let notices = self.store.notices();
+        // A notice of this kind may be long, and each reading of notices passes over it.
+        let asked = notices.get(NoticeKind::Watch, ACTIVITY).await?;
+        let is_asked = asked.is_some_and(|asked| asked.age < WATCHED_FOR);
+        let was_published = std::mem::replace(&mut self.lock().has_activity, is_asked);
+        if is_asked {
+            let activity = activity_notice::content(self.activity.read());
+            notices.put(NoticeKind::Activity, &self.id, activity).await?;
+        } else if was_published {
+            notices.delete(NoticeKind::Activity, &self.id).await?;
+        }
+        notices.put(NoticeKind::Process, &self.id, self.content()).await
     }
 
     fn content(&self) -> NoticeContent {

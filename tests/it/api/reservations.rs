@@ -170,12 +170,14 @@ async fn a_revoked_job_is_ready_again(engine: Engine) {
     api.post("/jobs/none/revoke").await.expect_problem(404, "job_not_found");
 
     api.pop("t").await;
-    let body = r#"{"delay":"10m","reason":"w-7 is gone"}"#;
+    let other = r#"{"attempt":1}"#;
+    api.send("POST", "/jobs/a/revoke", other).await.expect_problem(409, "other_attempt");
+    let body = r#"{"attempt":2,"delay":"10m","reason":"w-7 is gone"}"#;
     let job = api.send("POST", "/jobs/a/revoke", body).await.expect(200).json();
     assert_eq!((&job["state"], &job["due_at"]), (&json!("delayed"), &json!("2026-11-21T05:50:02.000Z")));
     assert_eq!(
         (&job["reason"], &job["history"][1]["reason"]),
-        (&json!("w-7 is gone"), &json!("w-7 is gone"))
+        (&json!("revoked: w-7 is gone"), &json!("revoked: w-7 is gone"))
     );
     api.send("POST", "/jobs/a/revoke", r#"{"receipt":"9f"}"#).await.expect_problem(422, "invalid_request");
     let metrics = String::from_utf8(api.get("/metrics").await.expect(200).body.to_vec()).expect("text");

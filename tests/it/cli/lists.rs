@@ -125,7 +125,7 @@ fn a_server_says_what_there_is_and_who_asks() {
     let who = text(&["whoami"]);
     assert_eq!(who.trim_end(), "no token  admin  all topics");
     for words in [&["callbacks", "mail"][..], &["callbacks"]] {
-        assert_eq!(text(words).trim_end(), "no URL was called lately");
+        assert_eq!(text(words).trim_end(), "no endpoint was called lately");
     }
     let workers = text(&["workers", "mail"]);
     let words: Vec<Vec<&str>> = workers.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -137,7 +137,7 @@ fn a_server_says_what_there_is_and_who_asks() {
     );
     assert_eq!(
         text(&["workers", "order"]).trim_end(),
-        "no worker has polled in the last minute or holds a job"
+        "no worker has polled in the last minute or has reserved a job"
     );
     assert!(cli.server.stop().success());
 }

@@ -59,7 +59,9 @@ async fn the_holder_of_an_older_version_ends_its_reservation(fixture: StoreFixtu
                     let release = Release { due: Some(after(seconds(500))), reason: None };
                     store.release(ALL, &id, receipt, release).await.expect("answers").map(drop)
                 }
-                "revoke" => store.revoke(ALL, &id, Release::default()).await.expect("answers").map(drop),
+                "revoke" => {
+                    store.revoke(ALL, &id, None, Release::default()).await.expect("answers").map(drop)
+                }
                 _ => store.bury(ALL, &id, receipt, None).await.expect("answers").map(drop),
             };
             assert_eq!(refusal, Err(Refusal::Replaced), "{end}");

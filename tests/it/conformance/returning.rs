@@ -227,7 +227,13 @@ async fn a_revoked_job_is_taken_from_its_holder(fixture: StoreFixture) {
     add(store, AddJob { spec: schedule, ..job("a") }).await;
     let held = reserve(store).await;
     let asked = Release { due: Some(after(seconds(5))), reason: why("the host is gone") };
-    let back = store.revoke(&only(&["t"]), &id("a"), asked).await.expect("answers").expect("is held");
+    for attempt in [0, 2] {
+        let other = store.revoke(ALL, &id("a"), Some(attempt), asked.clone()).await.expect("answers");
+        assert_eq!(other.map(|job| job.id), Err(Refusal::Lost), "attempt {attempt} is not the present one");
+    }
+    assert_eq!(get(&fixture, "a").await, held.job);
+    let back =
+        store.revoke(&only(&["t"]), &id("a"), Some(1), asked).await.expect("answers").expect("is held");
     assert_eq!((back.state(), back.attempts, &back.reason), (State::Delayed, 1, &why("the host is gone")));
     assert_eq!(back.due_at, fixture.now().after(seconds(5)), "its own delay, not the schedule's");
     let history: Vec<HistoryEntry> = back.history.entries().collect();
@@ -250,14 +256,15 @@ async fn a_revoked_job_with_used_attempts_is_a_dead_letter(fixture: StoreFixture
     let store = &*fixture.store;
     add(store, AddJob { spec: JobSpec { max_attempts: 1, ..JobSpec::default() }, ..job("a") }).await;
     reserve(store).await;
-    let dead = store.revoke(ALL, &id("a"), Release::default()).await.expect("answers").expect("is held");
+    let dead =
+        store.revoke(ALL, &id("a"), None, Release::default()).await.expect("answers").expect("is held");
     assert_eq!((dead.state(), dead.reason), (State::Dead, why(Reason::ATTEMPTS_USED)));
 }
 
 async fn a_job_that_no_worker_holds_is_not_revoked(fixture: StoreFixture) {
     let store = &*fixture.store;
     let revoke = async |scope: &TopicFilter, name: &str| {
-        let outcome = store.revoke(scope, &id(name), Release::default()).await.expect("answers");
+        let outcome = store.revoke(scope, &id(name), None, Release::default()).await.expect("answers");
         outcome.map(|job| job.id)
     };
     assert_eq!(revoke(ALL, "a").await, Err(Refusal::Gone));

@@ -1,4 +1,4 @@
-// Callbacks: the hosts that are called for each topic, how that goes, and which rest.
+// Callbacks: the endpoints that are called for each topic, how that goes, and which rest.
 import { html, useObservable } from "../lib.js";
 import { href, query, queryText } from "../address.js";
 import { count } from "../format.js";
@@ -7,7 +7,7 @@ import { AsOf, Distance, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { OnlyTopic } from "../topicchoice.js";
 
-/** A host that rests says when it is called next; all others, how many calls go on. */
+/** An endpoint that rests says when it is called next; all others, how many calls go on. */
 const State = ({ end }) =>
   end.resting_until
     ? html`next call <${Distance} at=${end.resting_until} /> <span class="tag">rests</span>`
@@ -36,15 +36,15 @@ function List({ topic }) {
   const resting = endpoints.filter((end) => end.resting_until).length;
   return html`<${AsOf} poll=${poll} />
     <section class="card ${poll.stale}" aria-labelledby="endpoints">
-      <div class="heading"><h2 id="endpoints">Hosts that are called</h2>
+      <div class="heading"><h2 id="endpoints">Endpoints</h2>
         <span class=${resting > 0 ? "problem" : "small"}>${resting > 0 ? `${count(resting)} of ${count(endpoints.length)} rest` : count(endpoints.length)}</span></div>
       ${endpoints.length > 0
         ? html`<div class="wide"><table>
-            <thead><tr><th scope="col">Host</th><th scope="col">Topic</th><th scope="col">State</th><th scope="col" class="number">Calls in progress</th>
+            <thead><tr><th scope="col">Endpoint</th><th scope="col">Topic</th><th scope="col">State</th><th scope="col" class="number">Calls in progress</th>
               <th scope="col">Last failure</th><th scope="col"><span class="visually-hidden">Jobs</span></th></tr></thead>
             <tbody>${[...endpoints].sort(byTrouble).map((end) => html`<${Row} key=${`${end.topic} ${end.host}`} end=${end} />`)}</tbody></table></div>`
-        : html`<p class="empty">No URL was called lately. A topic or a job with a callback is called when it is due; see its topic.</p>`}
-      ${!complete && html`<p class="small">Some may be missing: there are very many, or another process does not show its own yet.</p>`}
+        : html`<p class="empty">No endpoint was called lately. Set the callback of a topic or of a job, and it is called when a job is due.</p>`}
+      ${!complete && html`<p class="small">Some may be missing: there are too many, or another process has not published its endpoints yet.</p>`}
     </section>`;
 }
 

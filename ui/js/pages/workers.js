@@ -1,4 +1,4 @@
-// Workers: who polls for jobs, from where, and who holds jobs, since when.
+// Workers: which workers poll for jobs and from where, which have reserved some, and since when.
 import { html, useObservable } from "../lib.js";
 import { href, query, queryText } from "../address.js";
 import { rights } from "../api.js";
@@ -16,13 +16,13 @@ const Row = ({ row, withAddresses }) => html`<tr data-row>
   <td><a class="mono" href=${href("topics", row.topic)}>${row.topic}</a></td>
   <td class="number">${count(row.waiting)}</td>
   <td>${row.polled_at ? html`<${Distance} at=${row.polled_at} />` : "–"}</td>
-  <td class="number">${row.reserved > 0 ? html`<a href=${heldBy(row)}>${count(row.reserved)}</a>` : 0}</td>
+  <td class="number">${row.reserved > 0 && row.worker ? html`<a href=${heldBy(row)}>${count(row.reserved)}</a>` : count(row.reserved)}</td>
   <td>${row.oldest_reserved_at ? html`<${Elapsed} at=${row.oldest_reserved_at} />` : "–"}</td>
   ${withAddresses && html`<td class="mono small">${(row.addresses ?? []).join(", ")}</td>`}
 </tr>`;
 
 function List({ topic }) {
-  const poll = usePoll(`workers${queryText({ topic })}`, 2_000);
+  const poll = usePoll(`workers${queryText({ topic })}`, 5_000);
   const { scopes = [] } = useObservable(rights) ?? {};
   useKeys({ r: poll.refresh });
   if (!poll.data) return html`<${Unloaded} poll=${poll} what="the workers" />`;
@@ -33,10 +33,10 @@ function List({ topic }) {
       ${workers.length > 0
         ? html`<div class="wide"><table>
             <thead><tr><th scope="col">Worker</th><th scope="col">Topic</th><th scope="col" class="number">Polls that wait</th><th scope="col">Last poll</th>
-              <th scope="col" class="number">Jobs held</th><th scope="col">Oldest for</th>${withAddresses && html`<th scope="col">From</th>`}</tr></thead>
+              <th scope="col" class="number">Reserved</th><th scope="col">Oldest for</th>${withAddresses && html`<th scope="col">From</th>`}</tr></thead>
             <tbody>${workers.map((row) => html`<${Row} key=${`${row.topic} ${row.worker}`} row=${row} withAddresses=${withAddresses} />`)}</tbody></table></div>`
-        : html`<p class="empty">No worker has polled in the last minute or holds a job.</p>`}
-      ${!complete && html`<p class="small">Some may be missing: there are very many, or another process does not show its own yet.</p>`}
+        : html`<p class="empty">${complete ? "No worker has polled in the last minute or has reserved a job." : "No worker is known yet."}</p>`}
+      ${!complete && html`<p class="small">Some may be missing: there are too many, or another process has not published its workers yet.</p>`}
     </section>`;
 }
 

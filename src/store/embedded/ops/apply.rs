@@ -1,7 +1,8 @@
 //! Steps: which operation carries out which action, and how much disk space it needs.
 
 use super::{
-    change, hold,
+    change,
+    hold::{self, Holder},
     not_done::{Attempted, into_outcome},
     write_txn::WriteTxn,
 };
@@ -28,8 +29,12 @@ fn apply_one(txn: &mut WriteTxn<'_>, step: &Step) -> Attempted<Applied> {
     let Step { id, scope, action, by } = step;
     let by = by.as_ref();
     match action {
-        StepAction::Release(receipt, release) => hold::release(txn, scope, id, Some(receipt), release),
-        StepAction::Revoke(release) => hold::release(txn, scope, id, None, release),
+        StepAction::Release(receipt, release) => {
+            hold::release(txn, scope, id, Holder::Receipt(receipt), release)
+        }
+        StepAction::Revoke(attempt, release) => {
+            hold::release(txn, scope, id, Holder::Attempt(*attempt), release)
+        }
         StepAction::Touch(receipt, ttr) => hold::touch(txn, scope, id, receipt, *ttr),
         StepAction::Bury(receipt, reason) => hold::bury(txn, scope, id, receipt, reason),
         StepAction::Cancel(receipt) => hold::cancel(txn, scope, id, receipt),
@@ -51,9 +56,10 @@ fn apply_one(txn: &mut WriteTxn<'_>, step: &Step) -> Attempted<Applied> {
 fn most_space(action: &StepAction) -> Option<SpaceNeed> {
     match action {
         StepAction::Touch(..) | StepAction::Cancel(_) | StepAction::Delete(_) | StepAction::Discard => None,
-        StepAction::Release(..) | StepAction::Revoke(_) | StepAction::Bury(..) | StepAction::Postpone(..) => {
-            Some(SpaceNeed::Rewrite)
-        }
+        StepAction::Release(..)
+        | StepAction::Revoke(..)
+        | StepAction::Bury(..)
+        | StepAction::Postpone(..) => Some(SpaceNeed::Rewrite),
         StepAction::Requeue(_) | StepAction::Patch(_) => Some(SpaceNeed::Growth),
         StepAction::Change { change, .. } => match change {
             JobChange::Delete => None,

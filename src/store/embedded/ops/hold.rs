@@ -128,20 +128,27 @@ pub(super) fn postpone(
     Ok(Applied::Done { topic: txn.topic_of(job_ref) })
 }
 
-/// See [`StepAction::Release`](crate::store::StepAction::Release) and, without a receipt,
+/// Whose reservation a release ends.
+pub(super) enum Holder<'a> {
+    /// That of the worker with this receipt, who asks for it.
+    Receipt(&'a Receipt),
+    /// That of any worker; of the attempt with this number, if one is given.
+    Attempt(Option<u32>),
+}
+
+/// See [`StepAction::Release`](crate::store::StepAction::Release) and
 /// [`StepAction::Revoke`](crate::store::StepAction::Revoke). The whole job is rewritten.
 pub(super) fn release(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
-    receipt: Option<&Receipt>,
+    holder: Holder<'_>,
     release: &Release,
 ) -> Attempted<Applied> {
-    let (found, lease) = match receipt {
-        Some(receipt) => read_reserved(txn, scope, id, receipt)?,
-        None => read_held(txn, scope, id)?,
+    let ((found, lease), end) = match holder {
+        Holder::Receipt(receipt) => (read_reserved(txn, scope, id, receipt)?, AttemptEnd::Released),
+        Holder::Attempt(attempt) => (read_held(txn, scope, id, attempt)?, AttemptEnd::Revoked),
     };
-    let end = if receipt.is_some() { AttemptEnd::Released } else { AttemptEnd::Revoked };
     if lease.is_of_older() {
         return end_older(txn, found.job_ref);
     }
@@ -249,13 +256,18 @@ fn read_reserved(
     }
 }
 
-/// Reads the record of a job that is reserved, under whichever receipt.
+/// Reads the record of a job that is reserved, in this attempt if one is given.
 fn read_held(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
+    attempt: Option<u32>,
 ) -> Attempted<(FoundJob<Record>, Lease)> {
     let found = txn.find(scope, id)?.ok_or(Refusal::Gone)?;
     let lease = txn.memory.lease(found.job_ref.key).filter(|_| !found.job_ref.dead).cloned();
-    Ok((found, lease.ok_or(Refusal::NotReserved)?))
+    let lease = lease.ok_or(Refusal::NotReserved)?;
+    if attempt.is_some_and(|attempt| attempt != lease.attempts) {
+        return Err(Refusal::Lost.into());
+    }
+    Ok((found, lease))
 }

@@ -65,7 +65,7 @@ impl StepRunner {
             StepAction::Cancel(_) => self.cancel(run, Delay::default()).await,
             StepAction::Postpone(_, delay) => self.cancel(run, *delay).await,
             StepAction::Release(..)
-            | StepAction::Revoke(_)
+            | StepAction::Revoke(..)
             | StepAction::Touch(..)
             | StepAction::Bury(..)
             | StepAction::Requeue(_)
@@ -91,8 +91,13 @@ impl StepRunner {
 
     async fn apply_step(&self, step: &Step) -> Result<Outcome<Applied>> {
         match &step.action {
-            StepAction::Release(receipt, release) => self.release(step, Some(receipt), release).await,
-            StepAction::Revoke(release) => self.release(step, None, release).await,
+            StepAction::Release(receipt, release) => {
+                let reason = reason_arg(release.reason.as_ref());
+                let args =
+                    |call| receipt_arg(call, receipt).due_args(release.due).optional_arg(reason.clone());
+                self.apply_one(Script::Release, step, args).await
+            }
+            StepAction::Revoke(attempt, release) => self.revoke(step, *attempt, release).await,
             StepAction::Touch(receipt, ttr) => {
                 let ttr = ttr.map(|ttr| millis_arg(ttr.as_duration()));
                 let args = |call| receipt_arg(call, receipt).optional_arg(ttr.clone());
@@ -122,17 +127,12 @@ impl StepRunner {
         }
     }
 
-    /// Runs the script of a release: without a receipt, whichever worker holds the job.
-    async fn release(
-        &self,
-        step: &Step,
-        receipt: Option<&Receipt>,
-        release: &Release,
-    ) -> Result<Outcome<Applied>> {
-        let (receipt, reason) = (receipt.map(Receipt::as_bytes), reason_arg(release.reason.as_ref()));
+    /// Runs the script of a release without a receipt.
+    async fn revoke(&self, step: &Step, attempt: Option<u32>, release: &Release) -> Result<Outcome<Applied>> {
+        let reason = reason_arg(release.reason.as_ref());
         let args = |call: ScriptCall| {
-            let call = call.bytes_arg(receipt.map_or_else(Vec::new, |receipt| receipt.to_vec()));
-            call.due_args(release.due).optional_arg(reason.clone())
+            let call = call.arg("").due_args(release.due).optional_arg(reason.clone());
+            call.optional_arg(attempt.map(i64::from))
         };
         self.apply_one(Script::Release, step, args).await
     }
@@ -221,7 +221,7 @@ fn belong_together(one: &Step, other: &Step) -> bool {
 fn has_own_call(action: &StepAction) -> bool {
     match action {
         StepAction::Release(..)
-        | StepAction::Revoke(_)
+        | StepAction::Revoke(..)
         | StepAction::Touch(..)
         | StepAction::Bury(..)
         | StepAction::Requeue(_)

@@ -1,7 +1,9 @@
 #!lua flags=allow-oom
--- Releases a reserved job, or makes it dead when its attempts are used up. Without a receipt, whichever worker holds it.
+-- Releases a reserved job, or makes it dead when its attempts are used up. Without a receipt, whichever worker holds it, in the
+-- attempt with the given number if there is one.
 --
--- ARGV[A+1..] receipt or '', 'after' | 'at' | '' for the schedule, ms or '', reason or '' with a leading '+' when given
+-- ARGV[A+1..] receipt or '', 'after' | 'at' | '' for the schedule, ms or '', reason or '' with a leading '+' when given;
+--             without a receipt then the number of the attempt or ''
 local replayed = replayed_reply()
 if replayed then return replayed end
 local NOT_RESERVED, IS_REVOKED, refused = 6, ARGV[A + 1] == '', nil
@@ -11,6 +13,8 @@ elseif not JOB then
   refused = { GONE }
 elseif JOB.state ~= RESERVED then
   refused = { NOT_RESERVED }
+elseif ARGV[A + 5] ~= '' and tonumber(ARGV[A + 5]) ~= JOB.attempts then
+  refused = { LOST }
 end
 refused = refused or older_fault()
 if refused then return refused end

@@ -109,11 +109,14 @@ impl Naive {
     /// Adds a job in the place of the one of its topic that has its id.
     fn replace_one(&self, content: &mut Content, by: Option<Actor>, add: AddJob) -> Outcome<Added> {
         let old = content.jobs.remove(&add.id).expect("the caller has seen it");
+        // Of an id that has a job, only that job counts.
+        let remembered = content.remembered.remove_entry(&add.id);
         let outcome = match (add.spec.revision, old.job.spec.revision) {
             (Some(new), Some(stored)) if new == stored => Ok(Added::Replayed(old.job.clone())),
             (Some(new), Some(stored)) if new < stored => Err(Refusal::OlderRevision { stored }),
             _ => self.add_one(content, AddJob { if_exists: IfExists::Keep, ..add.clone() }),
         };
+        content.remembered.extend(remembered);
         let Ok(Added::Created(_)) = outcome else {
             content.jobs.insert(add.id, old);
             return outcome;

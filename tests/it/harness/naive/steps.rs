@@ -51,9 +51,13 @@ impl Naive {
                 applied.map_err(|_| Refusal::NotAsSeen)?;
                 Ok(Applied::Done { topic: topic.clone() })
             }
-            StepAction::Revoke(_) => {
+            StepAction::Revoke(attempt, _) => {
                 let held = content.find(scope, id).map(|entry| entry.receipt.clone());
                 let receipt = held.ok_or(Refusal::Gone)?.ok_or(Refusal::NotReserved)?;
+                let present = content.find(scope, id).map(|entry| entry.job.attempts);
+                if attempt.is_some() && *attempt != present {
+                    return Err(Refusal::Lost);
+                }
                 self.apply_held(&mut content, scope, id, &receipt, action)
             }
             StepAction::Release(receipt, _)
@@ -86,13 +90,13 @@ impl Naive {
             let topic = entry.job.topic.clone();
             return if is_of_worker { Err(Refusal::Replaced) } else { Ok(Applied::Done { topic }) };
         }
-        if matches!(action, StepAction::Release(..) | StepAction::Revoke(_) | StepAction::Bury(..)) {
+        if matches!(action, StepAction::Release(..) | StepAction::Revoke(..) | StepAction::Bury(..)) {
             entry.timed_out = None;
         }
         let now = self.clock.read();
         match action {
             StepAction::Release(_, release) => self.release_one(entry, release, AttemptEnd::Released),
-            StepAction::Revoke(release) => self.release_one(entry, release, AttemptEnd::Revoked),
+            StepAction::Revoke(_, release) => self.release_one(entry, release, AttemptEnd::Revoked),
             StepAction::Touch(_, ttr) => {
                 let ttr = ttr.unwrap_or(entry.job.spec.ttr).as_duration();
                 set_until(&mut entry.job, now.after(ttr));
