@@ -57,8 +57,9 @@ impl Queue {
     /// [`Error::Busy`](crate::queue::Error::Busy), or the store's.
     pub async fn workers(&self, topic: Option<&Topic>) -> Result<Rows<WorkerView>> {
         let mut workers = BTreeMap::new();
-        let (activities, mut is_complete) = self.processes.activity().await?;
-        for Activity { pollers, is_complete: has_all, .. } in activities.iter() {
+        let (own, (others, mut is_complete)) =
+            (self.processes.own_activity(), self.processes.other_activities().await?);
+        for Activity { pollers, is_complete: has_all, .. } in others.iter().chain([&own]) {
             is_complete &= *has_all;
             for poller in pollers.iter().filter(|poller| topic.is_none_or(|topic| poller.topic == *topic)) {
                 let view = view_of(&mut workers, &poller.topic, poller.worker.as_ref());
@@ -108,8 +109,9 @@ impl Queue {
     /// The store's.
     pub async fn endpoints(&self, topic: Option<&Topic>) -> Result<Rows<CalledEndpoint>> {
         let mut endpoints = BTreeMap::<(Topic, String), CalledEndpoint>::new();
-        let (activities, mut is_complete) = self.processes.activity().await?;
-        for Activity { endpoints: called, is_complete: has_all, .. } in activities.iter() {
+        let (own, (others, mut is_complete)) =
+            (self.processes.own_activity(), self.processes.other_activities().await?);
+        for Activity { endpoints: called, is_complete: has_all, .. } in others.iter().chain([&own]) {
             is_complete &= *has_all;
             for endpoint in called.iter().filter(|one| topic.is_none_or(|topic| one.topic == *topic)) {
                 let key = (endpoint.topic.clone(), endpoint.host.clone());

@@ -180,11 +180,16 @@ impl Processes {
         WorkersOfAll { own_polls, own_signs, own_start, others, are_all }
     }
 
-    /// The workers and endpoints of each process, this one first, and whether these are all. Asks the others to publish theirs.
-    /// Callers share a reading for a second.
-    pub async fn activity(&self) -> Result<ReadActivities> {
+    /// The workers and endpoints of this process.
+    pub fn own_activity(&self) -> Activity {
+        self.activity.read()
+    }
+
+    /// Those of each other process, and whether these are all. Asks the others to publish theirs. Callers share a reading for a
+    /// second.
+    pub async fn other_activities(&self) -> Result<ReadActivities> {
         if !self.store.info().is_shared {
-            return Ok((Arc::new([self.activity.read()]), true));
+            return Ok((Arc::new([]), true));
         }
         let mut shared = self.activities.lock().await;
         if let Some((read_at, read)) = &*shared
@@ -198,17 +203,15 @@ impl Processes {
     }
 
     async fn read_activities(&self) -> Result<ReadActivities> {
-        let mut activities = vec![self.activity.read()];
         let nothing = NoticeContent::new("").expect("is short");
         let asked = self.store.notices().put(NoticeKind::Watch, ACTIVITY, nothing).await;
         self.log_result(asked.as_ref().err());
         let settled = self.settled_others().await;
         let notices = self.store.notices().list(NoticeKind::Activity).await?;
         let of_others = notices.iter().filter(|notice| self.is_of_other(notice));
-        activities.extend(of_others.filter_map(activity_notice::read));
-        let are_all =
-            settled.is_some_and(|read| read.are_all && read.processes.len() + 1 == activities.len());
-        Ok((activities.into(), are_all))
+        let activities: Arc<[Activity]> = of_others.filter_map(activity_notice::read).collect();
+        let are_all = settled.is_some_and(|read| read.are_all && read.processes.len() == activities.len());
+        Ok((activities, are_all))
     }
 
     /// The other processes; `None` before those that live have had the time to publish their figures.
