@@ -102,7 +102,9 @@ function FirstFew({ started, jobs, group, filter, ask, refresh, close }) {
   return html`<section class="card" aria-labelledby="first">
     <div class="heading"><h2 id="first" tabindex="-1" ref=${heading}>The first ${count(jobs.length)} of “<${Text} text=${textOf(group).split("\n")[0]} />”</h2>
       <button class="quiet" onClick=${close}>Close</button></div>
-    <p role="status">${isRunning && !error ? "Replaying …" : `${count(operation.changed)} replayed${operation.skipped > 0 ? `, ${count(operation.skipped)} changed before their turn` : ""}.`}
+    <p role="status">${isRunning
+      ? (error?.status === 404 ? "The server no longer knows this operation: see below what it has done." : "Replaying …")
+      : `${count(operation.changed)} replayed${operation.skipped > 0 ? `, ${count(operation.skipped)} changed before their turn` : ""}.`}
       ${operation.error && html` <${Text} text=${operation.error} />`}</p>
     <ul class="jobs">${jobs.map(({ id }) => html`<${Replayed} key=${id} id=${id} />`)}</ul>
     ${!isRunning && left > 0 && html`<div class="actions"><button class="primary" onClick=${askRest}>Replay the other ${count(left)} …</button></div>`}
