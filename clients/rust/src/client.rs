@@ -3,7 +3,7 @@
 //!
 //! A failed call is sent again for ten seconds, with pauses that grow and heed `Retry-After`, where that is safe:
 //! `request` says for each call what a repeat may do, and `error` whether a failed one may have happened. An add
-//! without an id and a pop are sent again only when the server has not seen them. An answer counts only if it has
+//! without an id and a pop are sent again only when the server has not seen or not begun them. An answer counts only if it has
 //! the form of Linger's: a success with the fields that the call needs, or 204; a refusal with a `code`. Anything
 //! else is from a proxy, a login or another service, and then commands fail and workers try again.
 
@@ -78,6 +78,8 @@ pub struct Client {
     pool: Arc<Pool>,
     call_timeout: Duration,
     repeat_for: Duration,
+    /// Whether nothing is sent again but what the server has not begun.
+    repeats_only_unbegun: bool,
 }
 
 impl fmt::Debug for Client {
@@ -106,15 +108,14 @@ impl Client {
         let tls = tls.map_err(OptionsError::Roots)?;
         let target = Target { url: url.clone(), address, host, bearer, tls, connect_timeout };
         let pool = Arc::new(Pool::new(max_connections));
-        Ok(Self { target: Arc::new(target), pool, call_timeout, repeat_for })
+        Ok(Self { target: Arc::new(target), pool, call_timeout, repeat_for, repeats_only_unbegun: false })
     }
 
-    /// A client of the same server with one connection of its own, one call at a time, and no repeats. A
-    /// measurement needs that: what is sent is just what it asked for.
+    /// A client of the same server with one connection of its own, one call at a time, and no repeats but of calls that
+    /// the server has not begun. A measurement needs that: what is carried out is just what it asked for.
     #[must_use]
     pub fn single_connection(&self) -> Self {
-        let (target, pool) = (self.target.clone(), Arc::new(Pool::new(1)));
-        Self { target, pool, call_timeout: self.call_timeout, repeat_for: Duration::ZERO }
+        Self { pool: Arc::new(Pool::new(1)), repeats_only_unbegun: true, ..self.clone() }
     }
 
     /// Opens a connection, so that the first call need not.
@@ -175,7 +176,8 @@ impl Client {
                 Ok(response) => return Ok(response),
                 Err(failure) => failure,
             };
-            if !request.may_follow(&failure) {
+            let is_excluded = self.repeats_only_unbegun && !failure.is_not_begun();
+            if is_excluded || !request.may_follow(&failure) {
                 return Err(failure.after_attempt(may_have_happened));
             }
             may_have_happened |= failure.may_have_happened();
@@ -209,6 +211,7 @@ mod tests {
         "due_at":"2026-11-21T05:40:00.000Z","ttr":60,"attempts":0,"max_attempts":16,"body":null}"#;
     const GONE: &str = r#"{"status":404,"code":"job_not_found","detail":"there is no such job"}"#;
     const AWAY: &str = r#"{"status":503,"code":"store_unavailable","detail":"the store is away"}"#;
+    const NOT_BEGUN: &str = r#"{"status":503,"code":"not_begun","detail":"the server was paused"}"#;
 
     #[tokio::test]
     async fn an_add_with_an_id_is_repeated_until_it_is_answered() {
@@ -285,7 +288,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_single_connection_never_repeats_and_is_reopened() {
+    async fn a_call_that_would_do_more_is_sent_again_when_it_was_not_begun() {
+        let server = TestServer::start(vec![answer(503, "", NOT_BEGUN), answer(204, "", "")]).await;
+        let client = server.client().single_connection();
+        assert!(client.pop("t", &PopRequest::default()).await.expect("the second one is answered").is_none());
+        assert_eq!(server.lines().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_single_connection_repeats_nothing_that_may_have_happened_and_is_reopened() {
         let answers = vec![CUT.to_owned(), answer(503, "", AWAY), answer(200, "", r#"{"deleted":3}"#)];
         let server = TestServer::start(answers).await;
         let client = server.client().single_connection();

@@ -198,11 +198,18 @@ impl Error {
         self
     }
 
-    /// Whether the call may have happened: no 4xx did, any 5xx and any missing answer may have.
+    /// Whether the server says that it has not begun the call, because it was paused or took the client for gone.
+    #[must_use]
+    pub fn is_not_begun(&self) -> bool {
+        self.refusal().is_some_and(|refusal| refusal.status == 503 && refusal.code == "not_begun")
+    }
+
+    /// Whether the call may have happened: no 4xx did, any 5xx and any missing answer may have, unless the server says that
+    /// it has not begun it.
     #[must_use]
     pub fn may_have_happened(&self) -> bool {
         match self {
-            Self::Refused { refusal, .. } => refusal.status >= 500,
+            Self::Refused { refusal, .. } => refusal.status >= 500 && !self.is_not_begun(),
             Self::NotConnected { .. } | Self::WrongScheme { .. } | Self::Untrusted { .. } => false,
             // What answered in the server's place may have passed the call on.
             Self::Cut { .. } | Self::Foreign { .. } | Self::Unreadable { .. } => true,

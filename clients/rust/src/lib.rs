@@ -2,8 +2,8 @@
 //! API is in `openapi.yaml`.
 //!
 //! A [`Client`] keeps a pool of connections and repeats a failed call for a bounded time if a repeat is
-//! safe ([`Repeat`]). [`Client::single_connection`] gives one that has one connection and never repeats, which
-//! is what a measurement needs.
+//! safe ([`Repeat`]). [`Client::single_connection`] gives one that has one connection and repeats only what the
+//! server has not begun, which is what a measurement needs.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

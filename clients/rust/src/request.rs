@@ -18,7 +18,7 @@ pub enum Repeat {
     Safe,
     /// The same, and a repeat that finds no such job or schedule has reached its aim: the first attempt removed it.
     SafeUntilGone,
-    /// Only when the server has not seen it, because a second run would do more: another job is added, or
+    /// Only when the server has not seen or not begun it, because a second run would do more: another job is added, or
     /// another one is reserved.
     IfNotSent,
 }
@@ -191,12 +191,16 @@ mod tests {
     #[test]
     fn only_temporary_failures_are_repeated_and_unsafe_calls_only_when_they_were_not_sent() {
         let cut = Error::Cut { call: "test", reason: String::new() };
+        let document = r#"{"status":503,"code":"not_begun","detail":"nothing was done"}"#;
+        let not_begun =
+            Error::Refused { call: "test", refusal: Box::new(Refusal::new(503, None, document.into())) };
         let late = |was_sent| Error::TimedOut { call: "test", limit: Duration::ZERO, was_sent };
         let no_connection =
             |is_permanent| Error::NotConnected { call: "test", reason: String::new(), is_permanent };
         for (failure, safe, not_safe) in [
             (refused(409), false, false),
             (refused(503), true, false),
+            (not_begun, true, true),
             (cut, true, false),
             (late(true), true, false),
             (late(false), true, true),

@@ -58,8 +58,9 @@ impl FaultFixture {
         let options = Options {
             mode,
             shards: Some(2),
-            command_timeout: millis(250),
-            unresponsive_timeout: millis(250),
+            // A busy machine holds the shared server up for hundreds of milliseconds, also while the process starts.
+            command_timeout: seconds(1),
+            unresponsive_timeout: seconds(1),
             connect_timeout: seconds(1),
             reconnect_min: millis(1),
             reconnect_max: millis(20),
