@@ -1,6 +1,7 @@
 //! The command line as clap parses it. Values of settings are not checked here: a flag is one more source of settings,
 //! so that its faults are listed with all others.
 
+mod settings;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use store::{AcceptArgs, StoreArgs};
 use super::{
     activity::{CallbacksArgs, WorkersArgs},
     add::AddArgs,
+    audit::AuditArgs,
     bench::BenchArgs,
     bulk::BulkCommand,
     dead::DeadCommand,
@@ -141,6 +143,9 @@ pub(super) enum Command {
     /// Show the workers that poll for jobs or have reserved some
     #[command(after_help = help::CALLS)]
     Workers(WorkersArgs),
+    /// Show who asked for which change, and what came of it
+    #[command(after_help = help::CALLS)]
+    Audit(AuditArgs),
     /// Show all jobs by state, and what happened to jobs lately
     #[command(after_help = help::CALLS)]
     Stats(StatsArgs),
@@ -289,62 +294,6 @@ pub(super) struct MoveArgs {
     directory: DirectoryFlag,
     #[command(flatten)]
     engine: EngineFlags,
-}
-
-impl Command {
-    /// The settings given after the command.
-    fn settings(&self) -> Settings {
-        match self {
-            Self::Serve(settings)
-            | Self::Config(ConfigCommand::Show(settings) | ConfigCommand::Check(settings)) => {
-                settings.clone()
-            }
-            Self::Health(HealthArgs { file, listen, .. }) => {
-                Settings { file: file.clone(), listen: listen.clone(), ..Settings::default() }
-            }
-            Self::Verify(VerifyArgs { file, directory, engine, .. })
-            | Self::Store(StoreCommand::Accept(AcceptArgs { file, directory, engine }))
-            | Self::Export(ExportArgs { file, directory, engine, .. })
-            | Self::Import(ImportArgs { file, directory, engine, .. })
-            | Self::Move(MoveArgs { file, directory, engine, .. }) => {
-                Settings::for_store(file, directory, engine)
-            }
-            Self::Backup(BackupArgs { file, directory, .. })
-            | Self::Restore(BackupArgs { file, directory, .. })
-            | Self::Store(StoreCommand::AcceptClock(StoreArgs { file, directory })) => {
-                Settings { file: file.clone(), directory: directory.clone(), ..Settings::default() }
-            }
-            Self::Bench(arguments) => arguments.settings(),
-            Self::Config(ConfigCommand::Default)
-            | Self::Token(_)
-            | Self::Add(_)
-            | Self::Pop(_)
-            | Self::Finish(_)
-            | Self::Release(_)
-            | Self::Revoke(_)
-            | Self::Touch(_)
-            | Self::Bury(_)
-            | Self::Get(_)
-            | Self::Reschedule(_)
-            | Self::Cancel(_)
-            | Self::Jobs(_)
-            | Self::Bulk(_)
-            | Self::Callbacks(_)
-            | Self::Workers(_)
-            | Self::Stats(_)
-            | Self::Whoami(_)
-            | Self::Dead(_)
-            | Self::Topics(_)
-            | Self::Topic(_)
-            | Self::Schedule(_)
-            | Self::Timeline(_)
-            | Self::Top(_)
-            | Self::Profile(_)
-            | Self::Completions(_)
-            | Self::Man(_)
-            | Self::Work(_) => Settings::default(),
-        }
-    }
 }
 
 /// Parses a command line into a command and settings.

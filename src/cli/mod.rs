@@ -14,6 +14,7 @@
 mod activity;
 mod add;
 mod args;
+mod audit;
 mod bench;
 mod bulk;
 mod cause;
@@ -144,6 +145,7 @@ fn dispatch(command: Command, settings: &Settings) -> ExitCode {
         Command::Schedule(command) => schedule::run(&command),
         Command::Callbacks(arguments) => activity::callbacks(&arguments),
         Command::Workers(arguments) => activity::workers(&arguments),
+        Command::Audit(arguments) => audit::run(&arguments),
         Command::Stats(arguments) => inspect::stats(&arguments),
         Command::Whoami(arguments) => inspect::whoami(&arguments),
         Command::Timeline(arguments) => timeline::run(&arguments),

@@ -2,7 +2,10 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use super::edge::Edge;
+use super::{
+    audit::QueueAuditor,
+    edge::{Auditor, Edge},
+};
 use crate::{config::UiSettings, queue::Queue};
 
 /// The API over one queue. Cheap to clone.
@@ -14,6 +17,7 @@ pub struct App(Arc<AppState>);
 pub struct AppState {
     pub(super) queue: Arc<Queue>,
     pub(super) edge: Edge,
+    pub(super) auditor: Arc<dyn Auditor>,
     pub(super) ui: UiSettings,
 }
 
@@ -29,7 +33,8 @@ impl App {
     /// An API over `queue`.
     #[must_use]
     pub fn new(queue: Arc<Queue>, edge: Edge) -> Self {
-        Self(Arc::new(AppState { queue, edge, ui: UiSettings::default() }))
+        let auditor = Arc::new(QueueAuditor::new(queue.clone()));
+        Self(Arc::new(AppState { queue, edge, auditor, ui: UiSettings::default() }))
     }
 
     /// Serves the dashboard with `settings` in place of the defaults.

@@ -27,6 +27,7 @@
 mod accept;
 mod access;
 mod app;
+mod audit;
 #[cfg(any(test, feature = "benching"))]
 pub(crate) mod benching;
 mod delivery_body;

@@ -24,7 +24,8 @@ use super::{
     },
     errors::Problem,
     handlers::{
-        activity, batch, bulk, dead, jobs, lists, operations, pop, schedules, secrets, timeline, topics,
+        activity, audit, batch, bulk, dead, jobs, lists, operations, pop, schedules, secrets, timeline,
+        topics,
     },
     native::{Native, too_many_connections},
     ui, unknown_path,
@@ -35,7 +36,7 @@ use crate::{
 };
 
 /// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
-fn table() -> [Route; 58] {
+fn table() -> [Route; 59] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
         get("/jobs", Of(Read), lists::jobs).compressed().tagged(),
@@ -88,6 +89,7 @@ fn table() -> [Route; 58] {
         get("/dead/reasons", AllTopics(Read), lists::all_dead_reasons).compressed().tagged(),
         get("/workers", Of(Read), activity::workers).compressed().tagged(),
         get("/callbacks", Of(Read), activity::callbacks).compressed().tagged(),
+        get("/audit", Of(Admin), audit::list).compressed().tagged(),
         get("/whoami", Any, operations::whoami).of_kind(RouteKind::Page),
         get("/livez", Public, operations::live).of_kind(RouteKind::Probe),
         get("/readyz", Public, operations::ready).of_kind(RouteKind::Probe),
@@ -130,7 +132,7 @@ pub fn router(app: &App) -> Router {
 }
 
 fn middleware(app: &App, route: RouteSpec) -> Middleware {
-    Middleware::new(&app.edge, Arc::new(Native), route)
+    Middleware::new(&app.edge, Arc::new(Native), route).audited_by(app.auditor.clone())
 }
 
 /// One line of the table.

@@ -56,6 +56,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/main.js", include_bytes!("../../ui/js/main.js")),
     ("js/menu.js", include_bytes!("../../ui/js/menu.js")),
     ("js/order.js", include_bytes!("../../ui/js/order.js")),
+    ("js/pages/audit.js", include_bytes!("../../ui/js/pages/audit.js")),
     ("js/pages/bulk.js", include_bytes!("../../ui/js/pages/bulk.js")),
     ("js/pages/callbacks.js", include_bytes!("../../ui/js/pages/callbacks.js")),
     ("js/pages/dead.js", include_bytes!("../../ui/js/pages/dead.js")),
@@ -92,13 +93,14 @@ const FILES: &[(&str, &[u8])] = &[
 const SETTINGS: &str = "settings.json";
 
 /// The modules of pages that are loaded a little later than the first page, or when they are shown.
-const LOADED_LATER: [&str; 16] = [
+const LOADED_LATER: [&str; 17] = [
     "js/addjob.js",
     "js/bulk.js",
     "js/cron.js",
     "js/due.js",
     "js/joblist.js",
     "js/keylist.js",
+    "js/pages/audit.js",
     "js/pages/bulk.js",
     "js/pages/callbacks.js",
     "js/pages/dead.js",

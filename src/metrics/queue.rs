@@ -60,6 +60,8 @@ pub struct QueueMetrics {
     pub callbacks: CallbackMetrics,
     /// Of schedules.
     pub schedules: ScheduleMetrics,
+    /// Records of calls that the store did not take.
+    pub audit_gaps: Counter,
 }
 
 /// Label of a limit.
@@ -101,6 +103,7 @@ impl QueueMetrics {
             polls: Arc::default(),
             callbacks: CallbackMetrics::register(registry),
             schedules: ScheduleMetrics::register(registry),
+            audit_gaps: Counter::default(),
         };
         for (event, name, help) in Event::ALL {
             registry.register(name, help, metrics.events[event as usize].clone());
@@ -128,6 +131,11 @@ impl QueueMetrics {
         );
         registry.register("linger_parked_polls", "Long polls waiting for a job", metrics.waiting.clone());
         registry.register("linger_limit", "Configured limits, in their base unit", metrics.limits.clone());
+        registry.register(
+            "linger_audit_gaps",
+            "Records of the audit list that the store did not take; the calls were carried out all the same",
+            metrics.audit_gaps.clone(),
+        );
         metrics.set_store_up(true);
         metrics
     }

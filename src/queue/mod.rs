@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! jobs, topics, pop/, callbacks/, bulk/, views/   the operations: steps of jobs, settings, deliveries, calls, many jobs, figures
+//! audit                                           who asked for which change
 //! activity                                        who works: pollers and holders, endpoints that are called
 //! receiptless                                     what protocols without receipts need
 //! schedules/                                      recurring jobs: changes by clients, and the runs
@@ -70,6 +71,7 @@
 //! be millions, and the store does not return them.
 
 mod activity;
+mod audit;
 mod bulk;
 mod callbacks;
 mod ended;
@@ -88,6 +90,7 @@ mod topics;
 mod views;
 
 pub use activity::{Rows, WorkerView};
+pub use audit::{AuditEntry, AuditFilter, AuditPage, AuditedCall};
 pub use bulk::{
     BulkAction, BulkRequest, OperationState, OperationView, Progress,
     dead_letters::{DeadCursor, DeadPage},

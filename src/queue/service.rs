@@ -60,6 +60,7 @@ pub struct Queue {
     /// Wakes the runner of schedules when this process has changed one.
     pub(super) schedule_changed: Notify,
     pub(super) unreadable_schedules: FailureLog,
+    pub(super) audit_failures: FailureLog,
     /// The store's clock when the runner of schedules last read it, in milliseconds; before that, and while they are to be
     /// reviewed, the latest moment there is.
     pub(super) schedules_reviewed_at: AtomicI64,
@@ -140,6 +141,8 @@ impl Queue {
         });
         let read_permits = Arc::new(ReadPermits::of_looks(clock.clone(), limits.max_looks));
         let sorted_topics = Arc::new(SortedTopics::new(store.clone(), clock.clone(), read_permits.clone()));
+        let timelines =
+            Timelines::new(store.clone(), clock.clone(), read_permits.clone(), sorted_topics.clone());
         let ended = Arc::<EndedJobs>::default();
         let pauses = Pauses::new(store.clone(), clock.clone(), tasks.clone());
         let (pollers, outlet_listener) = (Pollers::new(clock.clone()), Arc::<OnceLock<_>>::default());
@@ -150,12 +153,7 @@ impl Queue {
             health: StoreHealth::new(store.clone(), clock.clone(), metrics.clone(), operation_failed),
             timer: Timer::new(store.clone(), clock.clone(), metrics.clone(), ended.clone()),
             scrape: StoreScrape::new(store.clone(), clock.clone(), metrics.clone()),
-            timelines: Timelines::new(
-                store.clone(),
-                clock.clone(),
-                read_permits.clone(),
-                sorted_topics.clone(),
-            ),
+            timelines,
             sorted_topics,
             operations: Operations::new(
                 store.clone(),
@@ -174,6 +172,7 @@ impl Queue {
             ended,
             schedule_changed: Notify::new(),
             unreadable_schedules: FailureLog::default(),
+            audit_failures: FailureLog::default(),
             schedules_reviewed_at: AtomicI64::new(i64::MAX),
             draining: AtomicBool::new(false),
             store,

@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::{
-    AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, Finished, JobFilter,
-    JobPage, JobRecord, ListPosition, Notice, NoticeContent, NoticeKind, Notices, Order, Outcome, Promoted,
-    PurgeCursor, PurgeSlice, Put, RecordReader, Reservation, Result, ScheduleChange, ScheduleOutcome,
-    SchedulePage, ScheduleStore, Span, Step, Store, StoreSpace, Timeline, TopicConfig, TopicStats,
-    TopicStore, TopicValues, Updated, Verified, Wait,
+    AddJob, Added, Allowed, Applied, Archive, ArchiveContent, ArchiveKind, ArchivedRecord, Claim, Degraded,
+    EngineInfo, Error, FinishJob, Finished, JobFilter, JobPage, JobRecord, ListPosition, Notice,
+    NoticeContent, NoticeKind, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader,
+    Reservation, Result, ScheduleChange, ScheduleOutcome, SchedulePage, ScheduleStore, Span, Step, Store,
+    StoreSpace, Timeline, TopicConfig, TopicStats, TopicStore, TopicValues, Updated, Verified, Wait,
 };
 use crate::{
     clock::Clock,
@@ -157,6 +157,10 @@ impl Store for Metered {
         self.timed("put_remembered", self.store.put_remembered(ids)).await
     }
 
+    fn archive(&self) -> &dyn Archive {
+        self
+    }
+
     fn notices(&self) -> &dyn Notices {
         self
     }
@@ -203,6 +207,26 @@ impl TopicStore for Metered {
         values: TopicValues,
     ) -> Result<Updated> {
         self.timed("update_topic", self.store.update_topic(topic, expected, values)).await
+    }
+}
+
+#[async_trait]
+impl Archive for Metered {
+    async fn put(&self, kind: ArchiveKind, id: &str, content: ArchiveContent) -> Result<()> {
+        self.timed("put_archived", self.store.archive().put(kind, id, content)).await
+    }
+
+    async fn get(&self, kind: ArchiveKind, id: &str) -> Result<Option<ArchivedRecord>> {
+        self.timed("get_archived", self.store.archive().get(kind, id)).await
+    }
+
+    async fn page(
+        &self,
+        kind: ArchiveKind,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<ArchivedRecord>> {
+        self.timed("list_archived", self.store.archive().page(kind, before, limit)).await
     }
 }
 

@@ -4,6 +4,7 @@
 //! waiters, no HTTP and no limits: its arguments are valid. It owns time: delays stay relative until
 //! the engine resolves them on its own clock.
 
+mod archive;
 pub mod embedded;
 mod error;
 mod list;
@@ -25,6 +26,8 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 
+use archive::TOO_OLD_AT_ONCE;
+pub use archive::{Archive, ArchiveContent, ArchiveKind, ArchivedRecord};
 pub use error::Error;
 pub use list::{
     ChangeJob, JobChange, JobFilter, JobPage, ListPosition, ListedJob, Order, SeenJob, moment_of,
@@ -252,6 +255,9 @@ pub trait Store: TopicStore + ScheduleStore + std::fmt::Debug + 'static {
 
     /// What the processes of this store leave for each other.
     fn notices(&self) -> &dyn Notices;
+
+    /// What was done, kept over restarts.
+    fn archive(&self) -> &dyn Archive;
 
     /// Reads and compares everything: every job has exactly one valid index entry, every count is right, every
     /// record is sound. Changes nothing. A store in use is verified piece by piece, each of which delays its other

@@ -12,6 +12,7 @@ const KEYS = [
   ["g w", "workers"],
   ["g h", "hosts of callbacks"],
   ["g b", "changes of many jobs"],
+  ["g a", "audit"],
   ["g s", "server"],
   ["j k", "next and previous row"],
   ["x", "select the row; Shift and a click select a range"],

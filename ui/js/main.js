@@ -12,6 +12,7 @@ import { session } from "./session.js";
 import { Shell } from "./shell.js";
 
 const loading = html`<${Loading} what="the page" />`;
+const Audit = later(async () => (await import("./pages/audit.js")).Audit, loading, notLoaded);
 const Bulk = later(async () => (await import("./pages/bulk.js")).Bulk, loading, notLoaded);
 const Callbacks = later(async () => (await import("./pages/callbacks.js")).Callbacks, loading, notLoaded);
 const Dead = later(async () => (await import("./pages/dead.js")).Dead, loading, notLoaded);
@@ -38,6 +39,7 @@ function pageOf(parts, hidesBodies) {
   }
   if (first === "callbacks" && parts.length === 1) return ["Callbacks", html`<${Callbacks} />`];
   if (first === "workers" && parts.length === 1) return ["Workers", html`<${Workers} />`];
+  if (first === "audit" && parts.length === 1) return ["Audit", html`<${Audit} />`];
   if (first === "server" && parts.length === 1) return ["Server", html`<${Server} />`];
   return ["No such page", html`<h1 tabindex="-1">No such page</h1><p>See the <a href=${href()}>overview</a>.</p>`];
 }

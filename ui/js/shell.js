@@ -20,6 +20,7 @@ const PAGES = [
   ["Workers", ["workers"], ["workers"]],
   ["Callbacks", ["callbacks"], ["callbacks"]],
   ["Bulk", ["bulk"], ["bulk"]],
+  ["Audit", ["audit"], ["audit"]],
   ["Server", ["server"], ["server"]],
 ];
 
@@ -112,6 +113,7 @@ export function Shell({ title, signsIn, children }) {
     "g w": () => go("workers"),
     "g h": () => go("callbacks"),
     "g b": () => go("bulk"),
+    "g a": () => go("audit"),
     "g s": () => go("server"),
     "g d": () => goDead(topic),
     j: () => moveRow(1),

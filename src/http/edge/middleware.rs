@@ -25,6 +25,7 @@ use tower::{Layer, Service};
 use tower_http::catch_panic::{CatchPanic, CatchPanicLayer};
 
 use super::{
+    audit::{AuditedRequest, Auditor},
     browser,
     context::RouteContext,
     dialect::Dialect,
@@ -52,7 +53,14 @@ type ResponseFuture = BoxFuture<'static, Result<Response, Infallible>>;
 
 impl Middleware {
     pub fn new(edge: &Edge, dialect: Arc<dyn Dialect>, route: RouteSpec) -> Self {
-        Self(Arc::new(RouteContext { edge: edge.clone(), dialect, route }))
+        Self(Arc::new(RouteContext { edge: edge.clone(), dialect, route, auditor: None }))
+    }
+
+    /// Has `auditor` note the calls that are audited.
+    pub fn audited_by(self, auditor: Arc<dyn Auditor>) -> Self {
+        let RouteContext { edge, dialect, route, .. } = &*self.0;
+        let (edge, dialect, route) = (edge.clone(), dialect.clone(), *route);
+        Self(Arc::new(RouteContext { edge, dialect, route, auditor: Some(auditor) }))
     }
 
     /// The service that answers the requests of the route with `handler`, which gets `state`.
@@ -126,7 +134,7 @@ async fn call_guarded(
     mut request: Request,
     handler: ErasedHandler,
 ) -> Result<Response, Infallible> {
-    let RouteContext { edge, dialect, route } = &*context;
+    let RouteContext { edge, dialect, route, auditor } = &*context;
     let class = ResponseClass::of_request(route, request.method());
     let client = ConnectedClient::of_request(&request);
     let (mut caller, mut body) = (None, Bytes::new());
@@ -139,14 +147,27 @@ async fn call_guarded(
     };
     let response =
         match admitted.and_then(|admitted| check_begins(edge, class, client.as_ref()).map(|()| admitted)) {
-            Ok((request, bytes)) => {
+            Ok((mut request, bytes)) => {
                 if class == ResponseClass::Delivery {
                     // A poll may wait for a minute and needs its body only until it is parsed.
                     drop(bytes);
                 } else {
                     body = bytes;
                 }
-                let response = respond(route, request, &handler).await;
+                let address = client.as_ref().map(|client| client.address);
+                let audited = match auditor {
+                    Some(auditor) => {
+                        AuditedRequest::of_request(route, &mut request, caller.as_ref(), address, &body)
+                            .await
+                            .map(|call| (auditor, call))
+                    }
+                    None => None,
+                };
+                let answer = respond(route, request, &handler);
+                let response = match audited {
+                    Some((auditor, call)) => auditor.carry_out(call, Box::pin(answer)).await,
+                    None => answer.await,
+                };
                 match client {
                     // The jobs are given back when the response is dropped.
                     Some(client) if class == ResponseClass::Delivery && client.has_left() => {
@@ -177,7 +198,7 @@ async fn respond(route: &RouteSpec, request: Request, handler: &ErasedHandler) -
 
 /// Refuses requests that must not pass. Stores in `caller` who sent the request.
 fn admit(
-    RouteContext { edge, dialect, route }: &RouteContext,
+    RouteContext { edge, dialect, route, .. }: &RouteContext,
     request: &mut Request,
     caller: &mut Option<Caller>,
 ) -> Result<(), Problem> {

@@ -4,11 +4,12 @@
 //! metrics, and has the [`Dialect`] render problems. The guard (`middleware.rs`) checks the web page (`browser.rs`), has the
 //! dialect say who calls, and reads the body within limits of size, time and memory (`request_body.rs`). Responses that clients
 //! have not read are charged to a budget (`response_budget.rs`), and those that a client has already are not sent
-//! again (`http/entity_tag.rs`). Refusals that any client can cause are logged at most once a
+//! again (`http/entity_tag.rs`). Calls that people may ask about later go through an [`Auditor`] (`audit.rs`). Refusals that any client can cause are logged at most once a
 //! second for each code (`refusal_log.rs`).
 //!
 //! All dialects of a server share one [`Edge`], so that its limits and budgets hold for all of them together.
 
+mod audit;
 mod browser;
 mod context;
 mod dialect;
@@ -26,6 +27,7 @@ mod tests;
 #[cfg(any(test, fuzzing))]
 pub use self::browser::check as check_browser;
 pub use self::{
+    audit::{AuditedRequest, Auditor},
     dialect::Dialect,
     middleware::Middleware,
     options::{HttpOptions, MAX_SMALL_REQUEST_BYTES, MIN_BODY_RATE},

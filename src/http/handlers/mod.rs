@@ -3,6 +3,7 @@
 //! Knows neither the routes nor the scopes of its operations.
 
 pub mod activity;
+pub mod audit;
 pub mod batch;
 pub mod bulk;
 pub mod dead;

@@ -3,6 +3,7 @@
 //! Knows no routes and makes no calls into the queue.
 
 pub mod activity;
+pub mod audit;
 pub mod batches;
 pub mod bulk;
 pub mod callbacks;

@@ -23,7 +23,8 @@
 //! notice is withdrawn, or taken by a repeat of the request. A request to stop an operation is a notice of its own, so that it
 //! cannot be overwritten by a report. It names when the operation began, because a later one may have the same id.
 //! The limit on running operations is not exact: two processes may start one at the same moment. A report that
-//! fails does not end the operation. While no operation runs and none is watched, notices cost no call.
+//! fails does not end the operation. At the start and at the end the process also writes the operation into the archive
+//! (`store/archive.rs`), which outlives it and has the last 200. While no operation runs and none is watched, notices cost no call.
 
 pub(super) mod dead_letters;
 pub(super) mod oldest;
@@ -62,15 +63,17 @@ use crate::{
     job::OperationId,
     messages::failure_log::FailureLog,
     metrics::QueueMetrics,
-    store::{self, NoticeKind, Store},
+    store::{self, ArchiveKind, NoticeKind, Store},
 };
 
 /// Most operations at once of one caller, and of all, over all processes: a caller can take half of the places. Dry runs have
 /// as many places of their own. Operations that start at the same moment at different processes may exceed both.
 const MAX_OF_CALLER: usize = 4;
 const MAX_RUNNING: usize = 2 * MAX_OF_CALLER;
-/// How many operations are kept, those that run included.
+/// How many operations of a process are kept in memory, those that run included.
 const MAX_KEPT: usize = 64;
+/// How many operations a list has: those of the archive, and those that run.
+const MAX_LISTED: usize = ArchiveKind::Operation.most() as usize;
 /// How long the caller of a dry run waits for its end.
 const DRY_RUN_WAIT: Duration = Duration::from_millis(100);
 /// How long a caller waits for the end of an operation that another process stops, and how often it is looked at.
@@ -135,6 +138,11 @@ impl Operations {
         let others = self.others().await?;
         if let Some(known) = others.iter().find(|known| Some(&known.view.id) == request.id.as_ref()) {
             return known.view.clone().if_repeated_by(&request);
+        }
+        if let Some(id) = &request.id
+            && let Some(earlier) = self.archived().await?.into_iter().find(|view| view.id == *id)
+        {
+            return earlier.if_repeated_by(&request);
         }
         self.check_room(&request, &others)?;
         let operation = Arc::new(Operation::new(request, self.clock.wall_now(), self.shutdown.child_token()));
@@ -281,8 +289,11 @@ impl Operations {
         let others: Vec<OperationView> =
             others.into_iter().map(|known| known.view).filter(|view| !is_own(&view.id)).collect();
         views.extend(others);
+        let known: HashSet<_> = views.iter().map(|view| (view.id.clone(), view.started_at)).collect();
+        let archived = self.archived().await?.into_iter();
+        views.extend(archived.filter(|view| !known.contains(&(view.id.clone(), view.started_at))));
         views.sort_by_key(|view| Reverse(view.started_at));
-        views.truncate(MAX_KEPT);
+        views.truncate(MAX_LISTED);
         Ok(views)
     }
 
@@ -331,8 +342,16 @@ impl Operations {
 
     async fn find_elsewhere(&self, id: &OperationId) -> Result<OperationView> {
         let notice = self.store.notices().get(NoticeKind::Operation, id.as_str()).await?;
-        let known = notice.as_ref().and_then(KnownOperation::read);
-        known.map(|known| known.view).ok_or(Error::OperationNotFound)
+        if let Some(known) = notice.as_ref().and_then(KnownOperation::read) {
+            return Ok(known.view);
+        }
+        self.archived().await?.into_iter().find(|view| view.id == *id).ok_or(Error::OperationNotFound)
+    }
+
+    /// The operations that the archive has, the newest first. One that does not seem to have ended is taken for abandoned.
+    async fn archived(&self) -> Result<Vec<OperationView>> {
+        let records = self.store.archive().page(ArchiveKind::Operation, None, MAX_LISTED).await?;
+        Ok(records.iter().filter_map(stored::read_archived).collect())
     }
 
     /// The operations of other processes.

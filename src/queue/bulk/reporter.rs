@@ -13,7 +13,7 @@ use crate::{
     clock::Clock,
     job::Timestamp,
     messages::failure_log::FailureLog,
-    store::{self, Notice, NoticeContent, NoticeKind, Store},
+    store::{self, ArchiveKind, Notice, NoticeContent, NoticeKind, Store},
 };
 
 /// How often the notice is written and a request to stop is looked for.
@@ -58,6 +58,7 @@ impl Reporter {
     pub async fn run(self) {
         let operation = &*self.operation;
         let reported = ReportedOnDrop(operation);
+        self.archive().await;
         loop {
             tokio::select! {
                 () = operation.ended() => break,
@@ -74,10 +75,18 @@ impl Reporter {
                 () = self.clock.sleep(INTERVAL) => {}
             }
         }
+        self.archive().await;
         // If the delete fails, later requests displace this one.
         let deleted = self.store.notices().delete(NoticeKind::StopRequest, operation.id.as_str()).await;
         self.log_result(deleted.err().as_ref());
         drop(reported);
+    }
+
+    /// Writes how the operation stands into the archive, which has it also after a restart.
+    async fn archive(&self) {
+        let Some((id, content)) = stored::archived(&self.owner, &self.operation.view()) else { return };
+        let written = self.store.archive().put(ArchiveKind::Operation, &id, content).await;
+        self.log_result(written.err().as_ref());
     }
 
     async fn read_stop_request(&self) {

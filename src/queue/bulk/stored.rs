@@ -1,6 +1,6 @@
 //! Bulk operations in the notices by which other processes know them, as JSON. A process ignores fields that a later
 //! version added, and leaves out an example whose job has members that it does not know. An operation with a value that it
-//! does not know is unknown to it.
+//! does not know is unknown to it. The archive has the same text of an operation, from its start on.
 
 #[cfg(test)]
 mod tests;
@@ -19,7 +19,7 @@ use crate::{
         Actor, Body, Delay, Due, Expire, ExpiryChange, History, OnExpiry, OperationId, State, Timestamp,
         Topic, json::JobJson,
     },
-    store::{JobFilter, ListedJob, Notice, NoticeContent},
+    store::{ArchiveContent, ArchivedRecord, JobFilter, ListedJob, Notice, NoticeContent},
 };
 
 /// A running operation whose notice is older is taken for abandoned.
@@ -52,6 +52,20 @@ impl KnownOperation {
         }
         Some(Self { owner: stored.owner, view })
     }
+}
+
+/// The operation in a record of the archive, whose process is not known to run it. `None` when another version wrote something that
+/// this one cannot read.
+pub(super) fn read_archived(record: &ArchivedRecord) -> Option<OperationView> {
+    let (_, id) = record.id.split_once('-')?;
+    let notice = Notice { id: id.to_owned(), content: record.content.clone(), age: ABANDONED_AFTER };
+    KnownOperation::read(&notice).map(|known| known.view)
+}
+
+/// The id and the text of an operation's record in the archive. Another operation may later have the same id.
+pub(super) fn archived(owner: &str, view: &OperationView) -> Option<(String, ArchiveContent)> {
+    let content = ArchiveContent::new(write(owner, view).as_bytes().to_vec())?;
+    Some((format!("{}-{}", view.started_at.as_millis(), view.id), content))
 }
 
 /// The text of an operation's notice. Of a dry run it has as many of the first jobs as there is room for.

@@ -3,6 +3,7 @@
 //! Reads go through the writer too, because only memory knows the state of a job: there they see every acknowledged
 //! change, and writes need no lock.
 
+mod archive;
 mod list;
 mod moving;
 mod schedules;
@@ -39,10 +40,10 @@ use crate::{
     clock::Clock,
     job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, Timestamp, Topic, TopicFilter},
     store::{
-        AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, Error, FinishJob, Finished, JobFilter,
-        JobPage, JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
-        RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline, TopicConfig, TopicStats,
-        TopicStore, TopicValues, Updated, Verified, Wait,
+        AddJob, Added, Allowed, Applied, Archive, Claim, Degraded, EngineInfo, Error, FinishJob, Finished,
+        JobFilter, JobPage, JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor,
+        PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline,
+        TopicConfig, TopicStats, TopicStore, TopicValues, Updated, Verified, Wait,
     },
 };
 
@@ -234,6 +235,10 @@ impl Store for EmbeddedStore {
 
     fn notices(&self) -> &dyn Notices {
         &self.notices
+    }
+
+    fn archive(&self) -> &dyn Archive {
+        self
     }
 
     async fn verify(&self) -> Result<Verified> {

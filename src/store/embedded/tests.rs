@@ -1,5 +1,6 @@
 //! Tests of the engine as a whole, and that memory and rows agree after every operation and fault.
 
+mod archive;
 mod damaged_rows;
 mod faults;
 pub(super) mod fixture;

@@ -22,6 +22,7 @@ use super::{
         add::Adder,
         allow,
         apply::StepRunner,
+        archive::SharedArchive,
         counts::CountsReader,
         finish::Finisher,
         gone_delay::GoneDelay,
@@ -41,10 +42,10 @@ use super::{
 use crate::{
     job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, Timestamp, Topic, TopicFilter},
     store::{
-        AddJob, Added, Allowed, Applied, Claim, Degraded, EngineInfo, FinishJob, Finished, JobFilter,
-        JobPage, JobRecord, ListPosition, Listener, Notices, Order, Outcome, Promoted, PurgeCursor,
-        PurgeSlice, Put, RecordReader, Refusal, Reservation, Result, Span, Step, Store, StoreSpace, Timeline,
-        TopicConfig, TopicStats, TopicStore, TopicValues, Updated, Verified, Wait,
+        AddJob, Added, Allowed, Applied, Archive, Claim, Degraded, EngineInfo, FinishJob, Finished,
+        JobFilter, JobPage, JobRecord, ListPosition, Listener, Notices, Order, Outcome, Promoted,
+        PurgeCursor, PurgeSlice, Put, RecordReader, Refusal, Reservation, Result, Span, Step, Store,
+        StoreSpace, Timeline, TopicConfig, TopicStats, TopicStore, TopicValues, Updated, Verified, Wait,
     },
 };
 
@@ -63,6 +64,7 @@ pub struct Redis {
     topic_reader: TopicReader,
     lister: JobLister,
     notices: SharedNotices,
+    archive: SharedArchive,
 }
 
 impl Redis {
@@ -110,6 +112,7 @@ impl Redis {
             topic_reader: TopicReader::new(shards.clone(), settings.clone(), counts.clone()),
             lister: JobLister::new(shards.clone(), counts),
             notices: SharedNotices::new(shards.clone()),
+            archive: SharedArchive::new(shards.clone()),
             notifier,
             settings,
             shards,
@@ -230,6 +233,10 @@ impl Store for Redis {
 
     fn notices(&self) -> &dyn Notices {
         &self.notices
+    }
+
+    fn archive(&self) -> &dyn Archive {
+        &self.archive
     }
 
     async fn verify(&self) -> Result<Verified> {

@@ -21,6 +21,8 @@
 //! | `{p:k}:mark` | written before a `WAIT`, so that it covers everything before it |
 //! | `{p}:meta` | HASH of format, number of shards, the seed of host numbers, and what tells this store from others (`scripts/get_layout.lua`) |
 //! | `{p}:notices` | HASH of `o` (operation), `s` (request to stop one), `p` (process) or `w` (a client reads the figures of all processes) and an id, to the moment when it was written in six bytes and a text |
+//! | `{p}:archive:<kind>` | HASH of ids of what was done to the moment in six bytes and a text; `calls` or `operations` |
+//! | `{p}:archive:<kind>:numbers` | ZSET of these ids by their numbers |
 //! | `{p}:rate_limits` | HASH of topic to the moment, in microseconds, when its next call is free |
 //! | `{p}:settings` | HASH of topic to its settings and pause (`codec/settings.rs`); `#` is the version |
 
@@ -30,7 +32,10 @@ use bytes::Bytes;
 use fred::{bytes_utils::Str, types::Key, util::redis_keyslot};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::job::{JobId, Outlet, ScheduleName, State, Topic};
+use crate::{
+    job::{JobId, Outlet, ScheduleName, State, Topic},
+    store::ArchiveKind,
+};
 
 /// A shard's number, from 0.
 pub type Shard = u16;
@@ -174,6 +179,7 @@ pub struct Keys {
     pub settings: Key,
     pub rate_limits: Key,
     pub notices: Key,
+    archive: [[Key; 2]; 2],
     /// The slot of the layout and the settings.
     pub slot: u16,
     /// Like [`ShardKeys::mark`], in the slot of the settings.
@@ -192,6 +198,8 @@ impl Keys {
             settings: format!("{{{prefix}}}:settings").into(),
             rate_limits: format!("{{{prefix}}}:rate_limits").into(),
             notices: format!("{{{prefix}}}:notices").into(),
+            archive: ["calls", "operations"]
+                .map(|kind| ["", ":numbers"].map(|end| format!("{{{prefix}}}:archive:{kind}{end}").into())),
             slot: redis_keyslot(prefix.as_bytes()),
             mark: format!("{{{prefix}}}:mark").into(),
             ready_channel,
@@ -213,7 +221,7 @@ impl Keys {
             Some((shard.parse::<Shard>().ok()?, name))
         };
         let Some((shard, name)) = split() else { return KeyOwner::Foreign };
-        if matches!(name, "meta" | "settings" | "rate_limits" | "notices") {
+        if matches!(name, "meta" | "settings" | "rate_limits" | "notices") || name.starts_with("archive:") {
             // The keys of another queue, whose prefix is this one and a number.
             return KeyOwner::Foreign;
         }
@@ -228,6 +236,15 @@ impl Keys {
             (None, _) if OTHER_KEYS.contains(&name) => KeyOwner::Shard,
             (None, _) if INDEXES.iter().any(|index| index.name == name) => KeyOwner::Shard,
             (Some(None) | None, _) => KeyOwner::Unknown,
+        }
+    }
+
+    /// The records of the archive and their numbers, in the order in which scripts get them.
+    pub fn archive(&self, kind: ArchiveKind) -> [&Key; 2] {
+        let [calls, operations] = &self.archive;
+        match kind {
+            ArchiveKind::Call => calls.each_ref(),
+            ArchiveKind::Operation => operations.each_ref(),
         }
     }
 
@@ -297,7 +314,10 @@ mod tests {
         let mut named = keys.shard(3).of_scripts().zip(names);
         assert!(named.all(|(key, name)| key.as_bytes() == format!("{{linger:3}}:{name}").as_bytes()));
         assert_eq!(keys.shard(3).index(State::Dead).as_bytes(), b"{linger:3}:dead_by_time");
-        assert_eq!(redis_keyslot(keys.settings.as_bytes()), keys.slot);
+        let archive = ArchiveKind::ALL.into_iter().flat_map(|kind| keys.archive(kind));
+        for key in archive.chain([&keys.settings]) {
+            assert_eq!(redis_keyslot(key.as_bytes()), keys.slot, "{key:?}");
+        }
         let (meta, slot) = meta("linger");
         assert_eq!(redis_keyslot(meta.as_bytes()), slot);
     }
@@ -326,6 +346,7 @@ mod tests {
             "{a:3}:meta",
             "{a:99}:settings",
             "{a:3}:notices",
+            "{a:3}:archive:calls:numbers",
             "{a:3:1}:jobs",
         ] {
             assert_eq!(owner(foreign), KeyOwner::Foreign, "{foreign}");

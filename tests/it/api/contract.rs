@@ -85,6 +85,7 @@ async fn every_documented_success_of_every_operation_occurs(engine: Engine) {
         "/whoami",
         "/workers",
         "/callbacks",
+        "/audit",
         "/stats",
         "/livez",
         "/readyz",

@@ -28,7 +28,7 @@ async fn fill(api: &Api) {
     ended(api, "b").await;
 }
 
-const TARGETS: [&str; 13] = [
+const TARGETS: [&str; 14] = [
     "/jobs?topic=mail",
     "/jobs/m",
     "/bulk",
@@ -41,6 +41,7 @@ const TARGETS: [&str; 13] = [
     "/topics/mail/dead/reasons",
     "/dead/reasons",
     "/workers",
+    "/audit",
     "/callbacks",
 ];
 

@@ -4,6 +4,7 @@
 
 mod activity;
 mod adding;
+mod audit;
 mod bad_input;
 mod batches;
 mod browsers;

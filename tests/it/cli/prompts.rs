@@ -149,6 +149,7 @@ const LOOKS: &[&[&str]] = &[
     &["bulk", "delete", "mail", "--state", "ready", "--dry-run"],
     &["callbacks", "mail"],
     &["workers"],
+    &["audit"],
     &["stats"],
     &["whoami"],
     &["topics"],

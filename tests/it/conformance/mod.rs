@@ -4,6 +4,7 @@
 //! nothing. The naive model runs first: a case that fails there is wrong itself.
 
 mod adding;
+mod archive;
 mod changing;
 mod concurrent;
 mod counting;

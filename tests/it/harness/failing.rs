@@ -1,5 +1,6 @@
 //! A store that fails on demand, because a real engine fails only rarely.
 
+mod archive;
 mod hung_calls;
 mod notices;
 mod store;
@@ -209,6 +210,10 @@ impl FailingStore {
         if let Some(failure) = self.failure.lock().expect("not poisoned").clone() {
             return Fault { failure: Some(failure), ..Fault::default() };
         }
+        self.chosen_fault(operation)
+    }
+
+    fn chosen_fault(&self, operation: &'static str) -> Fault {
         let choose = &mut self.faults.lock().expect("not poisoned").0;
         choose.as_mut().map(|choose| choose(operation)).unwrap_or_default()
     }

@@ -8,6 +8,8 @@
 //! | `dead` | dead letters by moment of death, indexed by topic |
 //! | `topic` | what is set for a topic and differs from the defaults, as tagged values |
 //! | `schedule` | the schedules by name, with the next moment, by which there is an index |
+//! | `remembered` | the ids of jobs that are gone, with the moments when they are forgotten |
+//! | `archive` | what was done: calls and bulk operations, by id and by number |
 //! | `meta` | `clock`, its high-water mark; `run`, whether the last run ended cleanly; `head`: the store's id, its commits, its jobs; the mark of a move |
 //! | `broken` | records that could not be read, as they were found |
 //!
@@ -16,8 +18,8 @@
 //!
 //! # Damage
 //!
-//! Every record contains checksums of its head and its body (`codec.rs`), and so do the rows of `lease`, `topic`
-//! and `meta` (`checksum.rs`). A damaged reservation ends, and its job is delivered again. A damaged topic has the
+//! Every record contains checksums of its head and its body (`codec.rs`), and so do the rows of the small tables
+//! (`checksum.rs`). A damaged reservation ends, and its job is delivered again. A damaged topic has the
 //! default settings until it is set again. Without the clock's mark the system clock is used. A missing row of
 //! `meta` counts as damaged. All of this is logged, and `linger verify` lists it.
 //!
@@ -27,6 +29,7 @@
 //! topic. A tag that this version does not know is kept byte for byte in every step that rewrites a record or
 //! changes a topic. So a new field is a new tag and no new format.
 
+pub(super) mod archive;
 pub(super) mod checksum;
 pub(super) mod codec;
 pub(super) mod db;

@@ -58,6 +58,16 @@ const REMEMBERED: &str = "
     CREATE INDEX remembered_by_end ON remembered (until_ms);
 ";
 
+/// Stores of earlier versions get it, too.
+const ARCHIVE: &str = "
+    -- Records of what was done. key: the kind and the id. number: the place among those of the kind.
+    CREATE TABLE archive (
+        key TEXT PRIMARY KEY, kind TEXT NOT NULL, number INTEGER NOT NULL, at_ms INTEGER NOT NULL, content BLOB NOT NULL,
+        checksum BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX archive_by_number ON archive (kind, number);
+";
+
 /// Opens `path` for writing or checkpointing, creating the file when it is missing or empty. Refuses files of other
 /// programs and formats that this build does not know.
 pub(crate) fn open_writer(path: &Path, durability: Durability) -> Result<Connection, OpenError> {
@@ -193,7 +203,7 @@ fn create(conn: &Connection) -> rusqlite::Result<()> {
          BEGIN IMMEDIATE;
          PRAGMA application_id = {APPLICATION_ID};
          PRAGMA user_version = {FORMAT};
-         {TABLES}{SCHEDULES}{REMEMBERED}"
+         {TABLES}{SCHEDULES}{REMEMBERED}{ARCHIVE}"
     ))?;
     meta::create(conn)?;
     conn.execute_batch("COMMIT")
@@ -201,7 +211,11 @@ fn create(conn: &Connection) -> rusqlite::Result<()> {
 
 /// Adds the tables that a store of an earlier version has not.
 pub(crate) fn add_missing_tables(conn: &Connection) -> rusqlite::Result<()> {
-    for (is_there, tables) in [(has_schedules(conn)?, SCHEDULES), (has_remembered(conn)?, REMEMBERED)] {
+    for (is_there, tables) in [
+        (has_schedules(conn)?, SCHEDULES),
+        (has_remembered(conn)?, REMEMBERED),
+        (has_archive(conn)?, ARCHIVE),
+    ] {
         if !is_there {
             conn.execute_batch(&format!("BEGIN IMMEDIATE; {tables} COMMIT"))?;
         }
@@ -217,6 +231,11 @@ pub(crate) fn has_schedules(conn: &Connection) -> rusqlite::Result<bool> {
 /// The same of the table of remembered ids.
 pub(crate) fn has_remembered(conn: &Connection) -> rusqlite::Result<bool> {
     has_any(conn, ["remembered", "remembered_by_end"])
+}
+
+/// The same of the archive.
+pub(crate) fn has_archive(conn: &Connection) -> rusqlite::Result<bool> {
+    has_any(conn, ["archive", "archive_by_number"])
 }
 
 fn has_any(conn: &Connection, names: [&str; 2]) -> rusqlite::Result<bool> {
@@ -242,6 +261,9 @@ pub(crate) fn differences(conn: &Connection) -> rusqlite::Result<Vec<String>> {
     }
     if has_remembered(conn)? {
         new.execute_batch(REMEMBERED)?;
+    }
+    if has_archive(conn)? {
+        new.execute_batch(ARCHIVE)?;
     }
     let (ours, mut found) = (objects(&new)?, objects(conn)?);
     let mut differences = Vec::new();

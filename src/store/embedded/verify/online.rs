@@ -39,6 +39,8 @@ pub(crate) enum VerifyStep {
     Schedules(Vec<u8>),
     /// Behind this remembered id.
     Remembered(Vec<u8>),
+    /// Behind this key of the archive.
+    Archive(Vec<u8>),
     Index(usize),
     Whole,
 }
@@ -76,7 +78,11 @@ impl VerifyStep {
                 Some(check_schedules(db, after, findings)?.map_or(remembered, Self::Schedules))
             }
             Self::Remembered(ref after) => {
-                Some(check_remembered(db, after, findings)?.map_or(Self::Index(0), Self::Remembered))
+                let archive = Self::Archive(Vec::new());
+                Some(check_remembered(db, after, findings)?.map_or(archive, Self::Remembered))
+            }
+            Self::Archive(ref after) => {
+                Some(check_archive(db, after, findings)?.map_or(Self::Index(0), Self::Archive))
             }
             Self::Index(shard) => {
                 Some(check_index(memory, db, shard, findings)?.map_or(Self::Whole, Self::Index))
@@ -173,6 +179,19 @@ fn check_remembered(db: &Db, after: &[u8], findings: &mut Findings) -> SqlResult
         }
         seen += 1;
         seen < SLICE
+    })
+}
+
+/// Checks a slice of the archive. Returns the last key when there may be more.
+fn check_archive(db: &Db, after: &[u8], findings: &mut Findings) -> SqlResult<Option<Vec<u8>>> {
+    let (mut seen, mut bytes) = (0, 0);
+    db.for_each_archived(after, |record| {
+        match record {
+            Ok(record) => bytes += record.content.len(),
+            Err(key) => findings.add(|| format!("the archived record {key:?} is damaged")),
+        }
+        seen += 1;
+        seen < SLICE && bytes < SLICE_BYTES
     })
 }
 

@@ -67,6 +67,7 @@ mod added;
 pub mod allow;
 pub mod apply;
 mod apply_batch;
+pub mod archive;
 pub mod counts;
 pub mod finish;
 pub mod gone_delay;

@@ -115,6 +115,8 @@ scripts! {
     PutNotice "put_notice" [RECORD],
     DeleteNotice "delete_notice" [RECORD],
     ListNotices "list_notices" [RECORD],
+    PutArchived "put_archived" [RECORD],
+    ListArchived "list_archived" [RECORD],
     GetLayout "get_layout" [],
     GetFences "get_fences" [],
     GetCounts "get_counts" [],

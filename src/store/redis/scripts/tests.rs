@@ -48,12 +48,13 @@ fn only_scripts_that_need_memory_are_refused_when_it_is_full() {
             Script::PutRemembered,
             Script::RunSchedules,
             Script::UpdateTopic,
-            Script::InitLayout
+            Script::InitLayout,
+            Script::PutArchived
         ]
     );
 }
 
-/// Call rates and notices are those of the servers that run, and move nowhere.
+/// Call rates, notices and the archive are those of the servers that run, and move nowhere.
 #[test]
 fn every_script_that_changes_jobs_or_settings_checks_the_fence() {
     let unchecked = SOURCES.iter().filter(|(_, source, preludes)| {
@@ -75,6 +76,7 @@ fn every_script_that_changes_jobs_or_settings_checks_the_fence() {
             Script::GiveBackCalls,
             Script::PutNotice,
             Script::DeleteNotice,
+            Script::PutArchived,
             Script::CheckPermissions,
         ]
     );

@@ -12,7 +12,7 @@ use linger::{
         TopicFilter,
     },
     store::{
-        AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
+        AddJob, Added, Allowed, Applied, Archive, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
         JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
         RecordReader, Reservation, Result, ScheduleChange, ScheduleOutcome, SchedulePage, ScheduleStore,
         Span, Step, StepAction, Store, StoreSpace, Timeline, TopicConfig, TopicStats, TopicStore,
@@ -166,6 +166,10 @@ impl Store for FailingStore {
     }
 
     fn notices(&self) -> &dyn Notices {
+        self
+    }
+
+    fn archive(&self) -> &dyn Archive {
         self
     }
 

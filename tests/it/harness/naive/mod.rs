@@ -2,6 +2,7 @@
 //! all jobs. The conformance suite runs on it, too, so that suite and model agree before an engine is compared with them.
 
 mod adding;
+mod archive;
 mod list;
 mod notices;
 mod records;
@@ -25,8 +26,8 @@ use linger::{
         State, Timestamp, Topic, TopicFilter,
     },
     store::{
-        Claim, FinishJob, Finished, Listener, MoveKind, NoticeKind, Outcome, Refusal, Reservation,
-        ScheduleContent, Store, TopicConfig, TopicStats,
+        ArchiveKind, ArchivedRecord, Claim, FinishJob, Finished, Listener, MoveKind, NoticeKind, Outcome,
+        Refusal, Reservation, ScheduleContent, Store, TopicConfig, TopicStats,
     },
 };
 
@@ -57,6 +58,7 @@ struct Content {
     arrivals: u64,
     /// By kind and id: when it was written, and its text.
     notices: BTreeMap<(NoticeKind, String), (Timestamp, Bytes)>,
+    archive: Vec<(ArchiveKind, ArchivedRecord)>,
     schedules: BTreeMap<ScheduleName, ScheduleContent>,
     remembered: BTreeMap<JobId, RememberedId>,
 }

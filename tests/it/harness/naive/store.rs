@@ -9,7 +9,7 @@ use linger::{
         Topic, TopicFilter,
     },
     store::{
-        AddJob, Added, Allowed, Applied, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
+        AddJob, Added, Allowed, Applied, Archive, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
         JobRecord, ListPosition, Minute, Move, MoveKind, Notices, Order, Outcome, Promoted, PurgeCursor,
         PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, Timeline, TopicConfig,
         TopicStats, TopicStore, TopicValues, Totals, Updated, Verified, Wait,
@@ -206,6 +206,10 @@ impl Store for Naive {
     }
 
     fn notices(&self) -> &dyn Notices {
+        self
+    }
+
+    fn archive(&self) -> &dyn Archive {
         self
     }
 
