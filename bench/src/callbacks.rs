@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use linger_client::ReservedJob;
 use tokio::time::sleep;
 
 use crate::{
@@ -294,23 +295,37 @@ async fn pop_beside(
 ) -> Result<(Times, u64), Failure> {
     let jobs = Jobs::new(bench, &bench.new_topic().await?, count, Due::Now);
     let (connection, times, mut reserved) = (Connection::new(&bench.server), Times::new(), 0);
-    for number in 0..count {
-        connection.add(&[jobs.next(number)]).await?;
-        jobs.ledger.taken(1);
-        let begun_us = now_us();
-        let popped = connection.pop(&jobs.topic, 1, SLOW).await?;
-        times.record(now_us() - begun_us);
-        let to_finish = jobs.deliver(bench, popped, |_| {})?;
-        if !to_finish.is_empty() {
-            jobs.finish(bench, &connection, &to_finish).await?;
+    let working = async {
+        for number in 0..count {
+            connection.add(&[jobs.next(number)]).await?;
+            jobs.ledger.taken(1);
+            let begun_us = now_us();
+            let popped = pop_one(&jobs, &connection).await?;
+            times.record(now_us() - begun_us);
+            let to_finish = jobs.deliver(bench, popped, |_| {})?;
+            if !to_finish.is_empty() {
+                jobs.finish(bench, &connection, &to_finish).await?;
+            }
+            if let Some(topic) = watched {
+                reserved = reserved.max(connection.topic(topic).await?.0.reserved);
+            }
+            sleep(BEAT).await;
         }
-        if let Some(topic) = watched {
-            reserved = reserved.max(connection.topic(topic).await?.0.reserved);
-        }
-        sleep(BEAT).await;
-    }
+        Ok(())
+    };
+    bench.progress.guard("jobs to be popped", count, Duration::ZERO, working).await?;
     jobs.ledger.close(&bench.tally);
     Ok((times, reserved))
+}
+
+/// Pops the job that is there. A pop at a server that stands still for longer than the pop waits brings none.
+async fn pop_one(jobs: &Jobs, connection: &Connection) -> Result<Vec<ReservedJob>, Failure> {
+    loop {
+        let popped = connection.pop(&jobs.topic, 1, SLOW).await?;
+        if !popped.is_empty() {
+            return Ok(popped);
+        }
+    }
 }
 
 /// Topics with callbacks and without jobs: what they cost at rest.

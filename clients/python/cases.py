@@ -66,7 +66,7 @@ def calls() -> None:
     """Makes each call of a producer and of the holder of a job."""
     id = "a:+=@~"
     for _ in range(2):
-        added = client.add("t", b'{"n":1}', id=id, delay=timedelta(seconds=90), ttr=1.5, max_attempts=0,
+        added = client.add("t", b'{"n":1}', id=id, delay=timedelta(seconds=90), ttr=90.5, max_attempts=0,
                            retry=[3600, timedelta(minutes=90)], expire=timedelta(seconds=604800.5), on_expiry="delete")
         assert added.expires_at
         expires = (added.expires_at - added.due_at).total_seconds()

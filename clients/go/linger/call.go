@@ -71,6 +71,7 @@ const (
 	safely     repeats = iota // always: the server recognises a repeat, or a second run changes nothing
 	unlessLost                // unless its answer may be lost
 	ifUndone                  // only if it cannot have taken effect
+	ifNotBegun                // only if the server says that it has not begun it
 	never                     // not at all
 )
 
@@ -127,7 +128,8 @@ func (c *Client) do(ctx context.Context, call call) error {
 			refused.Repeated = mayHaveHappened
 		}
 		mayHaveHappened = mayHaveHappened || mayHaveTakenEffect(err)
-		if !isTemporary(err) || call.repeats == unlessLost && isLost(err) || call.repeats == ifUndone && mayHaveHappened {
+		if !isTemporary(err) || call.repeats == unlessLost && isLost(err) || call.repeats == ifUndone && mayHaveHappened ||
+			call.repeats == ifNotBegun && !isNotBegun(err) {
 			return err
 		}
 		// Clients that failed together must not come back together.
@@ -205,7 +207,13 @@ func isLost(err error) bool {
 
 func mayHaveTakenEffect(err error) bool {
 	var refused *RefusedError
-	return isLost(err) || errors.As(err, &refused) && refused.Status >= 500
+	return isLost(err) || errors.As(err, &refused) && refused.Status >= 500 && !isNotBegun(err)
+}
+
+// isNotBegun tells whether the server says that it has not begun a call, because it was paused while the call waited.
+func isNotBegun(err error) bool {
+	var refused *RefusedError
+	return errors.As(err, &refused) && refused.Status == http.StatusServiceUnavailable && refused.Code == "not_begun"
 }
 
 // isDistrust tells whether the server's certificate was refused, which no other try mends.

@@ -152,7 +152,7 @@ func (r *run) poll(ctx context.Context) error {
 		}
 		sent := time.Now()
 		poll := Poll{Topics: r.Topics, Max: free, Wait: pollWait, TTR: r.TTR, Worker: r.Name}
-		jobs, err := r.Client.pop(ctx, poll, never)
+		jobs, err := r.Client.pop(ctx, poll, ifNotBegun)
 		for i := len(jobs); i < free; i++ {
 			<-places
 		}

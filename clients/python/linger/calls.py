@@ -27,8 +27,9 @@ A_DAY = 86400.0
 LONGEST_IDLE = 60.0
 
 # When a call is sent again after a temporary failure: always, since the server recognises a repeat or a second run changes
-# nothing; unless its answer may be lost; only if it cannot have taken effect; not at all.
-SAFELY, UNLESS_LOST, IF_UNDONE, NEVER = range(4)
+# nothing; unless its answer may be lost; only if it cannot have taken effect; only if the server says that it has not begun
+# it; not at all.
+SAFELY, UNLESS_LOST, IF_UNDONE, IF_NOT_BEGUN, NEVER = range(5)
 
 
 class Error(Exception):
@@ -66,6 +67,11 @@ class Refused(Error):
     def is_temporary(self) -> bool:
         """Whether a later try may be answered otherwise."""
         return self.status in (408, 429) or self.status >= 500
+
+    @property
+    def is_not_begun(self) -> bool:
+        """Whether the server says that it has not begun the call, because it was paused while the call waited."""
+        return self.status == 503 and self.code == "not_begun"
 
 
 class Reply(NamedTuple):
@@ -163,12 +169,12 @@ class Connections:
             except Refused as error:
                 failure: Error = error
                 error.repeated = may_have_happened
-                may_have_happened |= error.status >= 500
-                is_temporary = error.is_temporary
+                may_have_happened |= error.status >= 500 and not error.is_not_begun
+                is_temporary = error.is_temporary and (error.is_not_begun or repeat != IF_NOT_BEGUN)
             except NoAnswer as error:
                 failure = error
                 may_have_happened |= not error.unsent
-                is_temporary = not error.hopeless and (error.unsent or repeat != UNLESS_LOST)
+                is_temporary = not error.hopeless and (error.unsent or repeat != UNLESS_LOST) and repeat != IF_NOT_BEGUN
             if repeat == NEVER or not is_temporary or repeat == IF_UNDONE and may_have_happened:
                 raise failure
             pause = pause_after(failures, failure)

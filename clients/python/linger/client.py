@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Callable
 
-from .calls import IF_UNDONE, NEVER, SAFELY, UNLESS_LOST, Connections, Refused, Reply, Scope
+from .calls import IF_NOT_BEGUN, IF_UNDONE, SAFELY, UNLESS_LOST, Connections, Refused, Reply, Scope
 from .jobs import (Added, Job, NewJob, added_reader, as_json, job_reader, read_added, read_held, read_jobs, read_nothing, require,
                    with_member)
 from .schedules import ScheduleCalls
@@ -130,11 +130,11 @@ class Client(ScheduleCalls):
 
     def pop_within(self, scope: Scope | None, topics: Sequence[str], max: int, wait: Seconds, ttr: Duration | None,
                    worker: str | None) -> list[Job]:
-        """The pop of a worker, which ends with its scope and is not sent again."""
+        """The pop of a worker, which ends with its scope and is sent again only if the server has not begun it."""
         longest = seconds("wait", wait)
         body = as_json(topics=[text("a topic", topic) for topic in topics], max=count("max", max), wait=longest,
                        ttr=optional(duration, "ttr", ttr), worker=optional(text, "worker", worker))
-        return self.connections.call("POST", "/batch/pop", body, read_jobs, repeat=NEVER if scope else UNLESS_LOST,
+        return self.connections.call("POST", "/batch/pop", body, read_jobs, repeat=IF_NOT_BEGUN if scope else UNLESS_LOST,
                                      wait=longest, scope=scope)
 
     def finish(self, id: str, receipt: str) -> None:

@@ -28,7 +28,7 @@ fn every_call_works(language: Language) {
     program.wait_for(&json!({ "touched": "a:+=@~" }));
     let job = site.server.job("a:+=@~");
     assert_eq!((&job["state"], &job["reserved_by"]), (&json!("reserved"), &json!("w 1")));
-    assert_eq!((&job["ttr"], &job["retry"]), (&json!(1.5), &json!([3600, 5400])));
+    assert_eq!((&job["ttr"], &job["retry"]), (&json!(90.5), &json!([3600, 5400])));
     let hour = |name: &str| job[name].as_str().expect("is a moment")[..13].to_owned();
     assert_ne!(hour("reserved_at"), hour("reserved_until"), "the touch was for an hour");
     program.send("go on");
@@ -42,7 +42,7 @@ fn every_call_works(language: Language) {
     let lines = program.ends();
     assert!(site.server.job("a:+=@~").is_null());
     // What each call returned, in the order of the calls in the program.
-    let added = |replayed| json!({ "id": "a:+=@~", "replayed": replayed, "state": "delayed", "ttr": 1.5, "expires": 604_800.5 });
+    let added = |replayed| json!({ "id": "a:+=@~", "replayed": replayed, "state": "delayed", "ttr": 90.5, "expires": 604_800.5 });
     assert_eq!(lines[..2], [added(false), added(true)], "add, and the same add again");
     let other = &lines[2]["other"];
     assert_eq!((&other["status"], &other["code"]), (&json!(409), &json!("job_exists")), "add another body");

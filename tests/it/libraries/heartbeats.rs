@@ -15,14 +15,16 @@ in_each_language! {
 /// How many jobs the worker has.
 pub const MANY: usize = 50;
 pub const FEW: usize = 3;
+/// The TTR of jobs that heartbeats keep, in seconds. After the wait for one, which is a third of it, there is time for a machine or
+/// a server that stands still for two seconds, and for the second after that in which the server refuses calls.
+pub const LASTING: u32 = 6;
 /// The job that is lost.
 pub const LOST: &str = "7";
 
 /// A job that the server hands out, and shows after a touch.
 fn reserved(id: &str) -> Value {
     let until = "2026-11-21T05:41:00.000Z";
-    let more =
-        json!({ "state": "reserved", "body": "wait", "ttr": 3, "attempts": 1, "attempt": 1, "late": 0 });
+    let more = json!({ "state": "reserved", "body": "wait", "ttr": LASTING, "attempts": 1, "attempt": 1, "late": 0 });
     let mut job = job(id, more);
     job["receipt"] = json!(format!("receipt-{id}"));
     job["reserved_until"] = json!(until);

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Language, Program, Site, calls::problem, events, foreign::job, in_each_language};
+use super::{
+    Language, Program, Site, calls::problem, events, foreign::job, heartbeats::LASTING, in_each_language,
+};
 use crate::{examples::scripted::ScriptedServer, harness::proxy::Proxy};
 
 in_each_language! {
@@ -89,12 +91,19 @@ fn a_replacement_with_a_revision_is_sent_again(language: Language) {
 }
 
 fn a_replacement_without_a_revision_is_sent_again_if_it_cannot_have_happened(language: Language) {
-    let server = ScriptedServer::new();
-    let mut program = Program::start(language, &server.url(), &["replace-once", "", "alone"]);
-    server.next().respond(429, &problem(429, "too_many_requests"));
-    server.next().respond_with(200, "linger-replaced: true\r\n", &job("a", json!({ "body": 1 })).to_string());
-    let lines = program.ends();
-    assert_eq!((&lines[0]["replaced"], &lines[0]["replayed"]), (&json!(true), &json!(false)), "{lines:?}");
+    for (status, code) in [(429, "too_many_requests"), (503, "not_begun")] {
+        let server = ScriptedServer::new();
+        let mut program = Program::start(language, &server.url(), &["replace-once", "", "alone"]);
+        server.next().respond(status, &problem(status, code));
+        let replaced = job("a", json!({ "body": 1 })).to_string();
+        server.next().respond_with(200, "linger-replaced: true\r\n", &replaced);
+        let lines = program.ends();
+        assert_eq!(
+            (&lines[0]["replaced"], &lines[0]["replayed"]),
+            (&json!(true), &json!(false)),
+            "{lines:?}"
+        );
+    }
 }
 
 /// Replaces a job of the topic `t`.
@@ -124,7 +133,7 @@ fn holders_of_a_replaced_job_are_told(language: Language) {
 /// The newer version is delivered once the handler has returned, before the TTR ends.
 fn a_heartbeat_of_a_replaced_job_stops_its_handler(language: Language) {
     let site = Site::new();
-    site.add("a", "wait", json!({ "ttr": 6 }));
+    site.add("a", "wait", json!({ "ttr": LASTING }));
     let mut worker = Program::worker(language, &site.server.url());
     worker.wait_for(&json!({ "runs": "a" }));
     replace(&site, "a");

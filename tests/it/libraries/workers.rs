@@ -3,8 +3,11 @@
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{Language, Program, Site, events, in_each_language};
-use crate::harness::{process::Server, proxy::Proxy, wait::TimeLimit};
+use super::{Language, Program, Site, calls::problem, events, in_each_language};
+use crate::{
+    examples::scripted::ScriptedServer,
+    harness::{process::Server, proxy::Proxy, wait::TimeLimit},
+};
 
 in_each_language! {
     an_error_of_a_handler_releases_its_job_with_the_reason,
@@ -16,6 +19,7 @@ in_each_language! {
     a_worker_goes_on_after_the_server_was_away,
     a_worker_without_a_server_ends_all_the_same,
     a_wrong_token_ends_the_worker,
+    a_poll_that_was_not_begun_is_sent_again,
 }
 
 fn an_error_of_a_handler_releases_its_job_with_the_reason(language: Language) {
@@ -186,4 +190,15 @@ fn a_wrong_token_ends_the_worker(language: Language) {
     let mut worker = Program::worker(language, &server.url());
     let ended = worker.ends().remove(0)["ended"].take();
     assert_eq!((&ended["status"], &ended["code"]), (&json!(401), &json!("unauthorized")), "{ended}");
+}
+
+/// A server that was paused is not away: it has answered.
+fn a_poll_that_was_not_begun_is_sent_again(language: Language) {
+    let server = ScriptedServer::new();
+    let worker = Program::worker(language, &server.url());
+    server.next().respond(503, &problem(503, "not_begun"));
+    let poll = server.next();
+    assert_eq!(poll.line, "POST /batch/pop");
+    let lines = worker.stop();
+    assert_eq!(events(&lines), [""; 0], "{lines:#?}");
 }

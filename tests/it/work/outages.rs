@@ -4,7 +4,10 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{Engine, Site, Worker, on_each_engine};
-use crate::harness::{process::Server, proxy::Proxy};
+use crate::{
+    examples::scripted::ScriptedServer,
+    harness::{process::Server, proxy::Proxy},
+};
 
 on_each_engine! {
     commands_run_on_while_the_server_restarts_and_their_ends_are_reported,
@@ -76,7 +79,8 @@ fn a_finish_whose_answer_is_lost_is_sent_again(site: &Site) {
 fn a_job_that_another_worker_has_by_now_is_too_late() {
     let site = Site::new(Engine::Embedded);
     site.gate("gate");
-    site.add("a", json!({ "ttr": 1 }));
+    // Longer than a machine stands still before the network is cut.
+    site.add("a", json!({ "ttr": 4 }));
     let proxy = Proxy::start(site.server.address);
     let worker = site.worker_at(&proxy.url(), &["--on-lost", "keep"], "echo runs; read -r _ <gate");
     worker.wait_for_line("runs");
@@ -105,6 +109,21 @@ fn a_worker_without_a_server_tries_on_until_it_is_to_give_up() {
     worker.wait_for(&json!({ "event": "away" }));
     worker.signal(Signal::TERM);
     worker.ends_with(0);
+}
+
+/// It says that it has not begun the call.
+#[test]
+fn a_server_that_was_paused_is_asked_again_and_is_not_away() {
+    let (directory, server) = (tempfile::tempdir().expect("a directory"), ScriptedServer::new());
+    let arguments = ["t", "--url", &server.url(), "--exec", "true"];
+    let mut worker = Worker::start(&arguments, &[], directory.path());
+    let problem = json!({ "status": 503, "code": "not_begun", "detail": "it was paused" });
+    server.next().respond(503, &problem.to_string());
+    let poll = server.next();
+    assert_eq!(poll.line, "POST /batch/pop");
+    worker.signal(Signal::TERM);
+    worker.ends_with(0);
+    assert_eq!(worker.story(), ["draining -"]);
 }
 
 #[test]

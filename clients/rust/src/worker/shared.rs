@@ -85,6 +85,8 @@ impl<H: Host> Shared<H> {
                     self.session.allowed(name);
                     self.answered();
                 }
+                // It was paused, and answers: it is not away.
+                Err(error) if error.is_not_begun() => {}
                 Err(error) if is_away(error) => self.failed(error),
                 Err(error) => {
                     self.answered();

@@ -106,7 +106,7 @@ func addMany(ctx context.Context) {
 // calls makes each call of a producer and of the holder of a job.
 func calls(ctx context.Context) {
 	job := linger.NewJob{
-		Topic: "t", ID: "a:+=@~", Body: object{"n": 1}, Delay: 90 * time.Second, TTR: 1500 * time.Millisecond,
+		Topic: "t", ID: "a:+=@~", Body: object{"n": 1}, Delay: 90 * time.Second, TTR: 90500 * time.Millisecond,
 		MaxAttempts: linger.NoLimit, Retry: []time.Duration{time.Hour, 90 * time.Minute},
 		Expire: 7*24*time.Hour + 500*time.Millisecond, OnExpiry: "delete",
 	}
