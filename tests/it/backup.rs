@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::harness::{
-    blocking_http::call,
+    blocking_http::call_until_begun,
     process::{self, Server, linger, run, run_to_end, stderr, stdout},
     wait::StopOnDrop,
 };
@@ -38,7 +38,7 @@ fn work(
     added: &mpsc::Sender<()>,
 ) {
     let step = |method: &str, path: &str, body: &str, status: u16| {
-        let response = call(address, method, path, body).expect("the server answers");
+        let response = call_until_begun(address, method, path, body).expect("the server answers");
         assert_eq!(response.status, status, "{path}: {response:?}");
         response
     };

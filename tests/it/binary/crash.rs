@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::harness::{
-    blocking_http::{Response, call},
+    blocking_http::{Response, call_until_begun},
     process::{Server, run, stdout},
     wait::TimeLimit,
 };
@@ -34,7 +34,7 @@ impl Acknowledged {
         for n in 0.. {
             let id = format!("r{round}-w{worker}-{n}");
             let job = format!(r#"{{"topic":"w{worker}","id":"{id}","delay":{},"body":{n}}}"#, n % 2 * 3_600);
-            if unless_killed(call(address, "POST", "/jobs", &job), 201).is_none() {
+            if unless_killed(call_until_begun(address, "POST", "/jobs", &job), 201).is_none() {
                 return;
             }
             self.added.lock().expect("not poisoned").insert(id.clone());
@@ -47,12 +47,14 @@ impl Acknowledged {
 
     fn pop_and_finish(&self, address: SocketAddr, worker: usize) -> bool {
         let pop = format!("/topics/w{worker}/pop?wait=5s");
-        let Some(popped) = unless_killed(call(address, "GET", &pop, ""), 200) else { return false };
+        let Some(popped) = unless_killed(call_until_begun(address, "GET", &pop, ""), 200) else {
+            return false;
+        };
         let job = popped.json();
         let (id, receipt) = (job["id"].as_str().expect("an id"), job["receipt"].as_str().expect("a receipt"));
         self.unknown.lock().expect("not poisoned").insert(id.to_owned());
         let finish = format!("/jobs/{id}/finish?receipt={receipt}");
-        if unless_killed(call(address, "POST", &finish, ""), 204).is_none() {
+        if unless_killed(call_until_begun(address, "POST", &finish, ""), 204).is_none() {
             return false;
         }
         self.unknown.lock().expect("not poisoned").remove(id);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::harness::{
-    pages::blocks_after,
+    pages::{TRY_CURL, blocks_after},
     process::{Server, read_first_line},
     redis::free_port,
     wait::TimeLimit,
@@ -25,8 +25,7 @@ fn block_after(mark: &str, server: &Server) -> String {
 
 /// Runs a session, which a response of 400 or more ends. Returns what it printed.
 fn run_session(session: &str) -> String {
-    let script =
-        format!("set -euo pipefail\ncurl() {{ command curl --fail-with-body -sS \"$@\"; }}\n{session}");
+    let script = format!("set -euo pipefail\n{TRY_CURL}curl() {{ try_curl \"$@\"; }}\n{session}");
     let output = Command::new("bash").args(["-c", &script]).output().expect("bash runs");
     assert!(output.status.success(), "{script}\n{output:?}");
     String::from_utf8(output.stdout).expect("responses are text")

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use tokio::runtime;
 
 use crate::harness::{
-    blocking_http::{Response, call_with},
+    blocking_http::{Response, call_with_until_begun},
     process::{Server, linger, refused, run, stderr, stdout},
     receiver::{Answer, Call, Receiver},
     redis::RedisServer,
@@ -75,7 +75,7 @@ fn verbose_linger(arguments: &[&str], format: &str, directory: &Path) -> Command
 
 fn call(server: &Server, token: &str, method: &str, path: &str, body: &str) -> Response {
     let headers = format!("Authorization: Bearer {token}\r\nCookie: session={BROKEN}\r\n");
-    call_with(server.address, method, path, &headers, body).expect("the server answers")
+    call_with_until_begun(server.address, method, path, &headers, body).expect("the server answers")
 }
 
 /// Sends all kinds of valid and invalid requests. Returns the receipts that it received.

@@ -16,6 +16,7 @@ use tokio::{
 
 use super::count;
 use crate::harness::{
+    blocking_http::is_not_begun,
     client::Client,
     process::Server,
     redis::{fresh_prefix, shared},
@@ -74,6 +75,16 @@ impl LeavingWorker {
         } else {
             get(&format!("/topics/{}/pop?wait=30s", self.topic))
         }
+    }
+
+    /// Sends its poll on a connection that is closed when it is dropped.
+    async fn poll(self, address: SocketAddr) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.expect("connects");
+        stream.write_all(self.request().as_bytes()).await.expect("sends");
+        if self.resets {
+            stream.set_zero_linger().expect("an open connection");
+        }
+        stream
     }
 
     async fn connect_and_leave(self, address: SocketAddr) {
@@ -263,14 +274,21 @@ async fn workers_that_leave_a_parked_poll_use_no_attempt() {
             many: n % 3 == 0,
             share: 0.0,
         };
-        let mut stream = TcpStream::connect(server.address).await.expect("connects");
-        stream.write_all(worker.request().as_bytes()).await.expect("sends");
-        if worker.resets {
-            stream.set_zero_linger().expect("an open connection");
-        }
-        parked.push(stream);
+        parked.push((worker, worker.poll(server.address).await));
     }
-    server.wait_for_parked_polls(workers);
+    let time_limit = TimeLimit::new();
+    while server.metric("linger_parked_polls") != Some(workers as f64) {
+        time_limit.check(|| format!("{:?} of {workers}", server.metric("linger_parked_polls")));
+        time_limit.pause().await;
+        for (worker, stream) in &mut parked {
+            let mut answer = [0; 2_048];
+            // Those that were not begun, because the process was paused, are sent again.
+            if let Ok(len) = stream.try_read(&mut answer) {
+                assert!(is_not_begun(503, &answer[..len]), "{}", String::from_utf8_lossy(&answer[..len]));
+                *stream = worker.poll(server.address).await;
+            }
+        }
+    }
     drop(parked);
     server.wait_for_parked_polls(0);
     let mut client = Client::new(server.address);

@@ -16,6 +16,7 @@ use tokio::{
 
 use super::{count, reserve_open_files};
 use crate::harness::{
+    blocking_http::is_not_begun,
     client::Client,
     process::Server,
     process_stats,
@@ -91,20 +92,30 @@ impl ParkedPolls {
     }
 }
 
-/// One parked poll. Reports its response and stays connected.
+/// One parked poll. Reports its response and stays connected. A poll that was not begun, because the process was paused, is sent
+/// again on another connection: the server closes the first one.
 async fn poll(local: SocketAddr, address: SocketAddr, answers: mpsc::UnboundedSender<String>) {
-    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
-    socket.bind(local).expect("an address of this machine");
-    let mut stream: TcpStream = socket.connect(address).await.expect("connects");
-    stream.write_all(get("/topics/t/pop?wait=1h&ttr=1h").as_bytes()).await.expect("sends");
+    let mut stream = send_poll(local, address).await;
     let mut answer = vec![0; 2_048];
     loop {
         let len = stream.read(&mut answer).await.expect("is not reset");
         assert!(len > 0, "a parked poll was closed");
+        if answer.starts_with(b"HTTP/1.1 503 ") && is_not_begun(503, &answer[..len]) {
+            stream = send_poll(local, address).await;
+            continue;
+        }
         let answer = String::from_utf8_lossy(&answer[..len]).into_owned();
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         let _ = answers.send(answer);
     }
+}
+
+async fn send_poll(local: SocketAddr, address: SocketAddr) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.bind(local).expect("an address of this machine");
+    let mut stream: TcpStream = socket.connect(address).await.expect("connects");
+    stream.write_all(get("/topics/t/pop?wait=1h&ttr=1h").as_bytes()).await.expect("sends");
+    stream
 }
 
 fn parked_polls(server: &Server) -> usize {

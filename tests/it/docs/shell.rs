@@ -22,7 +22,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::harness::{
-    pages::{Block, blocks, pages, read, root},
+    pages::{Block, TRY_CURL, blocks, pages, read, root},
     process::{Server, linger},
     redis::{RedisServer, free_port},
     wait::TimeLimit,
@@ -127,9 +127,10 @@ impl Fixture {
 
     /// One script of all blocks. Each prints into a file of its own.
     fn script(&self, blocks: &[Block]) -> String {
-        let mut script = "set -euo pipefail\nmkdir -p \"$PWD/var/lib\" \"$PWD/etc/linger\"\n\
-            curl() { command curl --fail-with-body -sS \"$@\" || { [ $? = 22 ] && [ \"$may_fail\" ]; }; }\n"
-            .to_owned();
+        let mut script = format!(
+            "set -euo pipefail\nmkdir -p \"$PWD/var/lib\" \"$PWD/etc/linger\"\n{TRY_CURL}\
+             curl() {{ try_curl \"$@\" || {{ [ $? = 22 ] && [ \"$may_fail\" ]; }}; }}\n"
+        );
         let mut blocks = blocks.iter().peekable();
         while let Some(block) = blocks.next() {
             let (code, line) = (self.localize(&block.code), block.line);

@@ -9,7 +9,11 @@ use std::{
 
 use super::{Program, example};
 use crate::harness::{
-    blocking_http::call_with, faketime, pages::blocks_after, process::Server, redis::free_port,
+    blocking_http::call_with,
+    faketime,
+    pages::{TRY_CURL, blocks_after},
+    process::Server,
+    redis::free_port,
     wait::TimeLimit,
 };
 
@@ -98,11 +102,15 @@ fn shell_blocks(server: &Server, receiver: SocketAddr) -> Vec<String> {
     blocks.iter().map(|block| localize(&block.code)).collect()
 }
 
+/// Functions of a shell whose calls are sent again if they were not begun.
+fn curl() -> String {
+    format!("{TRY_CURL}curl() {{ try_curl \"$@\"; }}")
+}
+
 /// A shell that ends at the first error, also when a response has a status of 400 or more.
 fn shell(script: &str) -> Command {
     let mut command = Command::new("bash");
-    let functions = "curl() { command curl --fail-with-body -sS \"$@\"; }";
-    command.args(["-euo", "pipefail", "-c", &format!("{functions}\n{script}")]);
+    command.args(["-euo", "pipefail", "-c", &format!("{}\n{script}", curl())]);
     command
 }
 
@@ -159,9 +167,11 @@ fn a_payment_notification_arrives_with_a_signature() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::serve(&[], &[], directory.path());
     let address = free_address();
+    let functions = directory.path().join("functions");
+    std::fs::write(&functions, curl()).expect("can be written");
     let notification = |arguments: &[&str]| {
         let mut command = Command::new("bash");
-        command.arg(example("notification.sh")).args(arguments);
+        command.arg(example("notification.sh")).args(arguments).env("BASH_ENV", &functions);
         run(command, &server)
     };
     let secret = notification(&["endpoint", &format!("http://localhost:{}/paid", address.port())]);

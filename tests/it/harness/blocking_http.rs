@@ -32,9 +32,20 @@ pub fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Result
 /// Like [`call`], but a call that the server has not begun, because its process was paused, is sent again, as the answer asks: a
 /// busy machine can hold up any process for over a second.
 pub fn call_until_begun(address: SocketAddr, method: &str, path: &str, body: &str) -> Result<Response> {
+    call_with_until_begun(address, method, path, "", body)
+}
+
+/// The same, with more headers, each of which ends with `\r\n`.
+pub fn call_with_until_begun(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> Result<Response> {
     let time_limit = TimeLimit::new();
     loop {
-        let answer = call(address, method, path, body)?;
+        let answer = call_with(address, method, path, headers, body)?;
         if !is_not_begun(answer.status, answer.body.as_bytes()) {
             return Ok(answer);
         }
@@ -47,6 +58,9 @@ pub fn call_until_begun(address: SocketAddr, method: &str, path: &str, body: &st
 pub fn is_not_begun(status: u16, body: &[u8]) -> bool {
     status == 503 && String::from_utf8_lossy(body).contains(r#""code":"not_begun""#)
 }
+
+/// What an answer of any dialect says if the call was not begun because the process was paused.
+pub const PAUSED: &str = "the server was paused and cannot know";
 
 /// Like [`call`], with more headers, each of which ends with `\r\n`.
 pub fn call_with(

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{
+    blocking_http::PAUSED,
     process::Server,
     redis::{fresh_prefix, shared},
     wait::TimeLimit,
@@ -119,7 +120,7 @@ impl<D: Dialect> DialectSite<D> {
         loop {
             let answer = self.send_raw(&request);
             // A busy machine can hold up any process for over a second. The answer asks for another call then.
-            if !answer.body.contains("the server was paused and cannot know") {
+            if !answer.body.contains(PAUSED) {
                 return answer;
             }
             time_limit.check(|| format!("{method} {path} is not begun"));

@@ -17,6 +17,21 @@ pub struct Block {
     pub line: usize,
 }
 
+/// A function of the shell that is curl for the blocks: a response of 400 or more is a failure. A call that the server has not begun,
+/// because its process was paused, is sent again, as the answer asks: a busy machine can hold up any process for over a second.
+pub const TRY_CURL: &str = r#"try_curl() {
+    local answer status
+    while :; do
+        answer=$(command curl --fail-with-body -sS "$@"; echo ".$?")
+        status=${answer##*.} answer=${answer%.*}
+        [[ $status = 22 && $answer = *'"code":"not_begun"'* ]] || break
+        sleep 0.1
+    done
+    printf %s "$answer"
+    return "$status"
+}
+"#;
+
 /// The root of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

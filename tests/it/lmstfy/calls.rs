@@ -139,7 +139,7 @@ fn several_jobs_are_consumed_at_once(engine: Engine) {
     for number in 0..3 {
         site.publish("n/q", number.to_string());
     }
-    let jobs = site.consume("n/q?count=2&timeout=1");
+    let jobs = site.consume("n/q?count=2&timeout=60");
     assert_eq!(jobs.as_array().map(Vec::len), Some(2));
     assert_eq!(site.consume("n/q?count=100").as_array().map(Vec::len), Some(1));
     assert_eq!(site.expect(404, "GET", "n/q?count=2", ""), NO_JOB);

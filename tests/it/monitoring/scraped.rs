@@ -64,7 +64,7 @@ fn work(server: &Server) -> std::thread::JoinHandle<()> {
     call(server, "POST", "/batch/jobs", json!({ "jobs": jobs.collect::<Vec<_>>() }));
     let address = server.address;
     std::thread::spawn(move || {
-        drop(crate::harness::blocking_http::call(address, "GET", "/topics/idle/pop?wait=60s", ""))
+        drop(crate::harness::blocking_http::call_until_begun(address, "GET", "/topics/idle/pop?wait=60s", ""))
     })
 }
 

@@ -110,7 +110,7 @@ async fn count_ready(server: &Server) -> u64 {
 fn pop_all(server: &Server, count: u64) -> BTreeSet<String> {
     let (mut ids, mut popped) = (BTreeSet::new(), 0);
     while popped < count {
-        let pop = json!({ "topics": ["t"], "max": 1_000, "wait": "1s" }).to_string();
+        let pop = json!({ "topics": ["t"], "max": 1_000, "wait": "20s" }).to_string();
         let jobs = server.call("POST", "/batch/pop", &pop).json()["jobs"].as_array().expect("jobs").clone();
         assert_ne!(jobs.len(), 0, "{popped} of {count}");
         for job in &jobs {

@@ -19,8 +19,9 @@ use tokio_rustls::{
 
 use crate::{
     harness::{
-        blocking_http,
+        blocking_http::{self, PAUSED},
         process::{Server, linger, refused, stderr, stdout},
+        wait::TimeLimit,
     },
     ouqiang,
 };
@@ -54,8 +55,20 @@ struct Response {
     text: String,
 }
 
-/// Sends a request over TLS, trusting only `certificate`.
+/// Sends a request over TLS, trusting only `certificate`. One that was not begun, because the process was paused, is sent again.
 async fn call(address: SocketAddr, certificate: &str, request: &str) -> std::io::Result<Response> {
+    let time_limit = TimeLimit::new();
+    loop {
+        let response = call_once(address, certificate, request).await?;
+        if !response.text.contains(PAUSED) {
+            return Ok(response);
+        }
+        time_limit.check(|| "the request is not begun".to_owned());
+        time_limit.pause().await;
+    }
+}
+
+async fn call_once(address: SocketAddr, certificate: &str, request: &str) -> std::io::Result<Response> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(certificate.as_bytes()).expect("PEM")).expect("a certificate");
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -133,7 +146,7 @@ async fn a_client_without_a_handshake_is_cut_off_and_delays_no_other() {
     let directory = directory();
     let certificate = write_certificate(directory.path());
     // Short enough to wait for, and long enough for a handshake on a busy machine.
-    let short_timeout = [("LINGER__SERVER__HEADER_TIMEOUT", "2s")];
+    let short_timeout = [("LINGER__SERVER__HEADER_TIMEOUT", "3s")];
     let server = Server::serve(&[], &short_timeout, directory.path());
     let mut silent: Vec<TcpStream> =
         (0..20).map(|_| TcpStream::connect(server.address).expect("connects")).collect();

@@ -7,7 +7,11 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::Worker;
-use crate::harness::{blocking_http::call_with, process::Server, wait::TimeLimit};
+use crate::harness::{
+    blocking_http::{call_with, call_with_until_begun},
+    process::Server,
+    wait::TimeLimit,
+};
 
 const ADMIN: &str = "admin-token";
 
@@ -28,7 +32,7 @@ fn allow(directory: &Path, token: &str) {
 
 fn status(server: &Server, token: &str, method: &str, path: &str, body: &str) -> u16 {
     let header = format!("Authorization: Bearer {token}\r\n");
-    call_with(server.address, method, path, &header, body).expect("the server answers").status
+    call_with_until_begun(server.address, method, path, &header, body).expect("the server answers").status
 }
 
 fn add(server: &Server, id: &str) {
