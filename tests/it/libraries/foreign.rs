@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Language, Program, events, in_each_language};
+use super::{Language, Program, events, heartbeats::LASTING, in_each_language};
 use crate::examples::scripted::ScriptedServer;
 
 in_each_language! {
@@ -174,7 +174,8 @@ fn a_report_is_sent_again_after_answers_of_something_else(language: Language) {
 fn a_report_is_given_up_when_its_reservation_ends(language: Language) {
     let server = ScriptedServer::new();
     let worker = Program::worker(language, &server.url());
-    server.next().respond(200, &popped(json!({ "ttr": 1 })));
+    // Long enough for two reports, also on a machine that stands still.
+    server.next().respond(200, &popped(json!({ "ttr": LASTING })));
     let mut reports = 0;
     let _poll = loop {
         let request = server.next();

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::{Language, Program, Site, events, in_each_language};
+use super::{Language, Program, Site, events, heartbeats::LASTING, in_each_language};
 use crate::harness::{process_stats::is_stopped, proxy::Proxy, wait::TimeLimit};
 
 in_each_language! {
@@ -22,7 +22,7 @@ in_each_language! {
 /// The settings of the worker are the default ones; the TTR is the job's own.
 fn heartbeats_keep_a_job_for_longer_than_its_ttr(language: Language) {
     let site = Site::new();
-    site.add("a", "wait", json!({ "ttr": 6 }));
+    site.add("a", "wait", json!({ "ttr": LASTING }));
     let mut worker = Program::worker(language, &site.server.url());
     worker.wait_for(&json!({ "runs": "a" }));
     // Six thirds of its TTR.
@@ -53,7 +53,8 @@ fn the_worker_may_choose_the_ttr(language: Language) {
     for id in ["a", "b"] {
         site.add(id, "wait", json!({ "ttr": "1h" }));
     }
-    let mut worker = Program::start(language, &site.server.url(), &["worker", "2", "3000"]);
+    let mut worker =
+        Program::start(language, &site.server.url(), &["worker", "2", &(LASTING * 1_000).to_string()]);
     for id in ["a", "b"] {
         worker.wait_for(&json!({ "runs": id }));
     }
@@ -67,7 +68,7 @@ fn the_worker_may_choose_the_ttr(language: Language) {
     };
     assert_eq!(touches("/jobs/{id}/touch"), None);
     assert!(touches("/batch/touch") >= Some(3.0));
-    // The heartbeats were for three seconds, and not for an hour.
+    // The heartbeats were for seconds, and not for an hour.
     worker.signal(Signal::KILL);
     worker.wait();
     for id in ["a", "b"] {
@@ -77,7 +78,7 @@ fn the_worker_may_choose_the_ttr(language: Language) {
 
 fn a_cancelled_job_stops_its_handler(language: Language) {
     let site = Site::new();
-    site.add("a", "wait", json!({ "ttr": 6 }));
+    site.add("a", "wait", json!({ "ttr": LASTING }));
     let mut worker = Program::worker(language, &site.server.url());
     worker.wait_for(&json!({ "runs": "a" }));
     assert_eq!(site.server.call("DELETE", "/jobs/a", "").status, 204);
@@ -130,9 +131,10 @@ fn suspend(program: &Program) {
     }
 }
 
-/// Starts a worker, suspends it until its jobs have timed out, and has it ask the server since by these calls.
+/// Starts a worker, suspends it until its jobs have timed out, and has it ask the server since by these calls. The TTR is longer
+/// than a machine stands still before the worker is suspended.
 fn time_out(site: &Site, language: Language, ids: &[&str], route: &str, status: u16) -> Program {
-    ids.iter().for_each(|id| site.add(id, "wait", json!({ "ttr": 3, "retry": ["1h"] })));
+    ids.iter().for_each(|id| site.add(id, "wait", json!({ "ttr": 4, "retry": ["1h"] })));
     let worker = Program::start(language, &site.server.url(), &["worker", &ids.len().to_string()]);
     ids.iter().for_each(|id| drop(worker.wait_for(&json!({ "runs": id }))));
     suspend(&worker);

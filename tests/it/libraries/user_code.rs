@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{Language, Program, Site, events, in_each_language};
+use super::{Language, Program, Site, events, heartbeats::LASTING, in_each_language};
 use crate::examples::scripted::ScriptedServer;
 
 in_each_language! {
@@ -68,7 +68,7 @@ fn a_hook_that_fails_keeps_no_report(language: Language) {
 
 fn a_hook_that_fails_keeps_no_handler_from_its_stop(language: Language) {
     let site = Site::new();
-    site.add("a", "wait", json!({ "ttr": 3 }));
+    site.add("a", "wait", json!({ "ttr": LASTING }));
     let mut worker = worker(language, &site.server.url(), "raise");
     worker.wait_for(&json!({ "runs": "a" }));
     assert_eq!(site.server.call("DELETE", "/jobs/a", "").status, 204);
@@ -94,7 +94,7 @@ fn a_hook_that_fails_keeps_the_worker_from_no_poll(language: Language) {
 /// The job is released only then, within its reservation.
 fn heartbeats_go_on_while_a_hook_runs(language: Language) {
     let site = Site::new();
-    site.add("a", "fail", json!({ "ttr": 3 }));
+    site.add("a", "fail", json!({ "ttr": LASTING }));
     let mut worker = worker(language, &site.server.url(), "wait");
     worker.wait_for(&json!({ "event": "failed", "id": "a" }));
     // Four thirds of its TTR.

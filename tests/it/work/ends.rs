@@ -153,9 +153,10 @@ fn a_command_over_its_time_is_killed_with_all_it_started(site: &Site) {
     let line = "trap '' TERM; sleep 1000 </dev/null >/dev/null 2>&1 & echo other $!; echo self $$; \
                 echo stuck >&2; while :; do wait; done";
     site.add("a", json!({}));
-    let worker = site.worker(&["--timeout", "200ms", "--kill-after", "200ms"], line);
+    // Until then it has started all, also on a machine that stands still.
+    let worker = site.worker(&["--timeout", "3s", "--kill-after", "200ms"], line);
     let processes = [worker.wait_for_pid("self"), worker.wait_for_pid("other")];
-    worker.wait_for(&json!({ "event": "release", "id": "a", "reason": "timed out after 200ms: stuck" }));
+    worker.wait_for(&json!({ "event": "release", "id": "a", "reason": "timed out after 3s: stuck" }));
     processes.iter().for_each(super::Process::wait_until_gone);
     assert_eq!(site.server.job("a")["state"], "delayed");
     worker.stop();

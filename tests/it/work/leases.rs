@@ -9,7 +9,7 @@ use super::{Site, Worker, on_each_engine};
 use crate::{
     examples::scripted::ScriptedServer,
     harness::{process_stats::is_stopped, proxy::Proxy, wait::TimeLimit},
-    libraries::heartbeats,
+    libraries::heartbeats::{self, LASTING},
 };
 
 on_each_engine! {
@@ -25,6 +25,9 @@ on_each_engine! {
     the_job_of_a_killed_worker_comes_back,
 }
 
+/// The TTR of jobs that time out, in seconds: longer than a machine stands still before the test has stopped their worker.
+const BRIEF: u32 = 4;
+
 /// A command that holds a lock while it runs, and says so if another one has it.
 const LOCKED: &str =
     "exec 9>lock; flock -n 9 || echo $LINGER_JOB_ATTEMPT >>overlaps; echo self $$; read -r _ <gate";
@@ -32,7 +35,7 @@ const LOCKED: &str =
 /// With the flags as they are by default; the TTR is the job's own.
 fn heartbeats_keep_a_job_for_longer_than_its_ttr(site: &Site) {
     site.gate("gate");
-    site.add("a", json!({ "ttr": 4 }));
+    site.add("a", json!({ "ttr": LASTING }));
     let worker = site.worker(&[], LOCKED);
     let _running = worker.wait_for_pid("self");
     // Four thirds of its TTR.
@@ -45,7 +48,7 @@ fn heartbeats_keep_a_job_for_longer_than_its_ttr(site: &Site) {
 }
 
 fn heartbeats_go_on_beside_a_command_that_prints_fast(site: &Site) {
-    site.add("a", json!({ "ttr": 4 }));
+    site.add("a", json!({ "ttr": LASTING }));
     let mut worker = site.worker_into(Stdio::null(), &["--drain", "0s"], "exec yes");
     site.server.wait_for_state("a", &json!("reserved"));
     // Four thirds of its TTR.
@@ -74,7 +77,7 @@ fn a_command_whose_job_was_replaced_gives_way(site: &Site) {
 fn heartbeats_of_many_jobs_share_calls_and_end_with_their_own_job() {
     let site = Site::new(super::Engine::Embedded);
     let ids = ["a", "b", "c", "d", "e", "f", "g", "h"];
-    ids.into_iter().for_each(|id| site.add(id, json!({ "ttr": 2 })));
+    ids.into_iter().for_each(|id| site.add(id, json!({ "ttr": LASTING })));
     let line = "echo runs; exec sleep 1000";
     let mut worker = site.worker(&["-j", "8", "--drain", "0s"], line);
     worker.wait_for_number(8, &json!({ "line": "runs" }));
@@ -137,7 +140,7 @@ fn the_worker_may_choose_the_ttr() {
     let site = Site::new(super::Engine::Embedded);
     site.gate("gate");
     site.add("a", json!({ "ttr": "1h" }));
-    let worker = site.worker(&["--ttr", "1s"], LOCKED);
+    let worker = site.worker(&["--ttr", &format!("{LASTING}s")], LOCKED);
     let _running = worker.wait_for_pid("self");
     site.server.wait_for_renewals("a", 2);
     site.open("gate");
@@ -147,7 +150,7 @@ fn the_worker_may_choose_the_ttr() {
 
 fn a_cancelled_job_stops_its_command(site: &Site) {
     site.gate("gate");
-    site.add("a", json!({ "ttr": 1 }));
+    site.add("a", json!({ "ttr": LASTING }));
     let worker = site.worker(&[], "sleep 1000 & echo other $!; echo self $$; wait");
     let processes = [worker.wait_for_pid("self"), worker.wait_for_pid("other")];
     assert_eq!(site.server.call("DELETE", "/jobs/a", "").status, 204);
@@ -160,7 +163,7 @@ fn a_cancelled_job_stops_its_command(site: &Site) {
 fn a_command_may_be_kept_when_its_job_is_cancelled() {
     let site = Site::new(super::Engine::Embedded);
     site.gate("gate");
-    site.add("a", json!({ "ttr": 1 }));
+    site.add("a", json!({ "ttr": LASTING }));
     let worker = site.worker(&["--on-lost", "keep"], LOCKED);
     let command = worker.wait_for_pid("self");
     assert_eq!(site.server.call("DELETE", "/jobs/a", "").status, 204);
@@ -207,7 +210,7 @@ pub(super) fn suspend(worker: &Worker) {
 
 fn a_worker_that_was_stopped_ends_its_command_and_reports_nothing(site: &Site) {
     site.gate("gate");
-    site.add("a", json!({ "ttr": 1 }));
+    site.add("a", json!({ "ttr": BRIEF }));
     let stopped = site.worker(&[], "echo self $$; read -r _ <never");
     site.gate("never");
     let first = stopped.wait_for_pid("self");
@@ -226,7 +229,7 @@ fn a_worker_that_was_stopped_ends_its_command_and_reports_nothing(site: &Site) {
 /// Starts a worker whose command runs until the gate opens, and stops it until the job has timed out.
 fn time_out(site: &Site) -> (Worker, super::Process) {
     site.gate("gate");
-    site.add("a", json!({ "ttr": 1, "retry": ["1h"] }));
+    site.add("a", json!({ "ttr": BRIEF, "retry": ["1h"] }));
     let worker = site.worker(&[], "echo self $$; read -r _ <gate");
     let command = worker.wait_for_pid("self");
     suspend(&worker);
@@ -270,7 +273,7 @@ fn a_job_that_came_while_the_worker_was_stopped_is_not_started(site: &Site) {
 
 fn the_job_of_a_killed_worker_comes_back(site: &Site) {
     site.gate("gate");
-    site.add("a", json!({ "ttr": 1 }));
+    site.add("a", json!({ "ttr": BRIEF }));
     let mut killed = site.worker(&[], "echo self $$; read -r _ <never");
     site.gate("never");
     let orphan = killed.wait_for_pid("self");
