@@ -125,13 +125,14 @@ async fn a_job_added_through_one_process_wakes_a_poller_parked_at_another() {
 async fn jobs_of_a_killed_process_are_promoted_by_the_others() {
     let directory = SharedPrefix::new();
     let ((mut one, mut one_client), (_two, mut two_client)) = (directory.start(), directory.start());
-    add(&mut one_client, json!({"topic": "t", "id": "delayed", "delay": 0.5})).await;
+    // First, so that no other job is due, however late the pop comes.
     add(&mut one_client, json!({"topic": "t", "id": "held", "ttr": 1})).await;
     assert_eq!(get(&mut one_client, "/topics/t/pop").await.text("id"), "held");
+    add(&mut one_client, json!({"topic": "t", "id": "delayed", "delay": 0.5})).await;
     one.kill();
     let mut ids = Vec::new();
     for _ in 0..2 {
-        let popped = get(&mut two_client, "/topics/t/pop?wait=60s").await;
+        let popped = get(&mut two_client, "/topics/t/pop?wait=60s&ttr=60").await;
         assert_eq!(finish(&mut two_client, &popped).await, 204);
         ids.push(popped.text("id"));
     }

@@ -11,7 +11,7 @@ use socket2::{Domain, Socket, Type};
 use super::{Home, now, on_both_engines};
 use crate::{
     harness::{
-        blocking_http,
+        blocking_http::call_until_begun,
         process::Server,
         receiver::{Answer, Receiver},
         wait::TimeLimit,
@@ -168,7 +168,7 @@ async fn a_topic_with_a_url_refuses_pops_until_the_url_is_removed(home: Home) {
     let server = home.start();
     let address = server.address;
     let receiver = Receiver::start(1, |_| Answer::Silence).await;
-    let poll = std::thread::spawn(move || blocking_http::call(address, "GET", "/topics/t/pop?wait=60s", ""));
+    let poll = std::thread::spawn(move || call_until_begun(address, "GET", "/topics/t/pop?wait=60s", ""));
     server.wait_for_parked_polls(1);
     let callback = json!({ "url": receiver.url(0, "/") });
     call(&server, "PUT", "/topics/t", &json!({ "callback": callback }), 200);
@@ -201,6 +201,20 @@ async fn setting_a_url_has_the_jobs_that_wait_for_workers_called(home: Home) {
 /// The variable of a process that leaves the calls to others.
 const CALLS_NOBODY: [(&str, &str); 1] = [("LINGER__CALLBACKS__MAX_CALLS", "0")];
 
+/// Adds jobs until one of them is called with this path: other processes follow a change within a second.
+async fn wait_until_path_is_called(server: &Server, receiver: &Receiver, change: u32) {
+    let (path, time_limit) = (format!("/{change}"), TimeLimit::new());
+    for n in 0.. {
+        let id = format!("probe-{change}-{n}");
+        add(server, json!({"topic": "t", "id": id}));
+        if receiver.wait_for_calls_of(&id, 1).await[0].target == path {
+            return;
+        }
+        time_limit.check(|| format!("no call of {path}"));
+        time_limit.pause().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_url_that_one_process_sets_and_changes_is_called_by_the_other() {
     const CHANGES: u32 = 3;
@@ -211,6 +225,7 @@ async fn a_url_that_one_process_sets_and_changes_is_called_by_the_other() {
         _ => Answer::Status(204),
     })
     .await;
+    let due_now = || call(&one, "PATCH", "/jobs/again", &json!({"delay": 0}), 200);
     let set_path = |change: u32| {
         let callback = json!({ "url": receiver.url(0, &format!("/{change}")) });
         call(&one, "PUT", "/topics/t", &json!({ "callback": callback }), 200);
@@ -220,11 +235,13 @@ async fn a_url_that_one_process_sets_and_changes_is_called_by_the_other() {
     set_path(1);
     let waited = receiver.wait_for_calls_of("waits", 1).await;
     assert_eq!((waited[0].target.as_str(), waited[0].attempt()), ("/1", 1));
-    // Other processes follow a change within a second; every attempt after it is later than that.
-    add(&one, json!({"topic": "t", "id": "again", "delay": "2s", "retry": ["2s"], "max_attempts": CHANGES}));
+    add(&one, json!({"topic": "t", "id": "again", "retry": ["1h"], "max_attempts": CHANGES}));
     for change in 2..=CHANGES {
         receiver.wait_for_calls_of("again", change as usize - 1).await;
+        wait_for_callbacks(&other, "t", "failed", f64::from(change - 1)).await;
         set_path(change);
+        wait_until_path_is_called(&one, &receiver, change).await;
+        due_now();
     }
     let calls = receiver.wait_for_calls_of("again", CHANGES as usize).await;
     let targets: Vec<&str> = calls.iter().map(|call| call.target.as_str()).collect();

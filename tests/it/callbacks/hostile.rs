@@ -31,9 +31,11 @@ use crate::harness::{
 const CALLS: usize = 4;
 /// Jobs that are called meanwhile.
 const GOOD: usize = 20;
-/// Long enough for the good calls on a busy machine.
-const TIMEOUT: &str = "10s";
-/// The most memory that the calls may take together. Each endpoint sends more than that within the timeout.
+/// Longer than any wait of a test.
+const LONG: &str = "10m";
+/// Of calls that end by it. Longer than a machine stands still, so that each of them is sent before.
+const SHORT: &str = "3s";
+/// The most memory that the calls may take together.
 const MOST_BYTES: u64 = 8 << 20;
 
 /// What an endpoint sends.
@@ -80,8 +82,10 @@ struct Figures {
 
 async fn send_for_ever(mut stream: TcpStream, kind: &'static Kind, figures: Arc<Figures>) {
     let many = kind.repeated.repeat(8_192);
+    // In one piece, because a server waits for a second only until a body begins.
+    let first = [kind.head, &many].concat();
     if stream.read(&mut [0; 1_024]).await.is_ok_and(|read| read > 0)
-        && stream.write_all(kind.head.as_bytes()).await.is_ok()
+        && stream.write_all(first.as_bytes()).await.is_ok()
     {
         figures.open.fetch_add(1, Ordering::Relaxed);
         while stream.write_all(many.as_bytes()).await.is_ok() {
@@ -145,19 +149,20 @@ async fn endless_answers_at_full_speed_cost_little_memory_and_delay_no_other_cal
     wait_until_gone(&server, "first").await;
     reset_peak_memory(server.pid());
     let before = memory_bytes(server.pid());
-    let (interim, others) = (Arc::<Figures>::default(), Arc::<Figures>::default());
+    let (endless, others) = (Arc::<Figures>::default(), Arc::<Figures>::default());
     for kind in &KINDS {
-        let figures = if kind.name == "interim" { interim.clone() } else { others.clone() };
-        add_jobs(&server, kind.name, &start_endpoint(kind, figures).await, TIMEOUT, CALLS);
+        let timeout = if kind.reason == Some("timeout") { SHORT } else { LONG };
+        add_jobs(&server, kind.name, &start_endpoint(kind, others.clone()).await, timeout, CALLS);
     }
-    wait_until_open(&server, &interim, CALLS).await;
-    add_jobs(&server, "good", &receiver.url(0, "/"), TIMEOUT, GOOD);
+    add_jobs(&server, "endless", &start_endpoint(&KINDS[0], endless.clone()).await, LONG, CALLS);
+    wait_until_open(&server, &endless, CALLS).await;
+    add_jobs(&server, "good", &receiver.url(0, "/"), LONG, GOOD);
     for n in 0..GOOD {
         wait_for_callbacks(&server, &format!("good-{n}"), "ok", 1.0).await;
     }
-    assert_eq!(interim.open.load(Ordering::Relaxed), CALLS, "the good calls ended after the others");
-    wait_until_sent(&interim, MOST_BYTES).await;
-    for figures in [&interim, &others] {
+    assert_eq!(endless.open.load(Ordering::Relaxed), CALLS, "the others have not ended");
+    wait_until_sent(&endless, MOST_BYTES).await;
+    for figures in [&endless, &others] {
         figures.is_calm.store(true, Ordering::Relaxed);
     }
     for Kind { name, reason, .. } in &KINDS {
@@ -177,7 +182,7 @@ async fn endless_answers_at_full_speed_cost_little_memory_and_delay_no_other_cal
             assert_eq!((&job["state"], &job["attempts"]), (&json!("delayed"), &json!(1)), "{job}");
         }
     }
-    let sent = interim.sent_bytes.load(Ordering::Relaxed);
+    let sent = endless.sent_bytes.load(Ordering::Relaxed);
     let cost = peak_memory_bytes(server.pid()).saturating_sub(before);
     println!("{sent} bytes of interim answers, {cost} bytes of memory");
     assert!(cost < MOST_BYTES, "{cost} bytes of memory");
@@ -190,8 +195,7 @@ async fn a_shutdown_ends_calls_to_endpoints_that_send_interim_answers_at_full_sp
     let mut server = home.start();
     let (kind, figures) = (&KINDS[0], Arc::<Figures>::default());
     let url = start_endpoint(kind, figures.clone()).await;
-    // The timeout is longer than any wait of a test.
-    add_jobs(&server, "flood", &url, "10m", CALLS);
+    add_jobs(&server, "flood", &url, LONG, CALLS);
     wait_until_open(&server, &figures, CALLS).await;
     server.signal(Signal::TERM);
     assert_eq!(server.wait().0.code(), Some(0), "{}", server.log());
