@@ -36,10 +36,11 @@ static CONNECTING: Semaphore = Semaphore::const_new(500);
 /// After this time, a connection counts as not closed. It is many times what the settings below allow, because machines
 /// may be busy.
 const LONGEST: Duration = Duration::from_secs(60);
+/// Longer than a machine stands still, so that no good client is cut off.
 const SETTINGS: [(&str, &str); 4] = [
-    ("LINGER__SERVER__HEADER_TIMEOUT", "1s"),
-    ("LINGER__SERVER__BODY_TIMEOUT", "1s"),
-    ("LINGER__SERVER__WRITE_TIMEOUT", "1s"),
+    ("LINGER__SERVER__HEADER_TIMEOUT", "3s"),
+    ("LINGER__SERVER__BODY_TIMEOUT", "3s"),
+    ("LINGER__SERVER__WRITE_TIMEOUT", "3s"),
     ("LINGER__SERVER__MAX_CONNECTIONS_PER_ADDRESS", "100000"),
 ];
 

@@ -27,7 +27,7 @@ use crate::harness::{
 const INTERVAL: Duration = Duration::from_millis(100);
 /// In how many intervals everything must work again. The promise is 50; the rest is for a machine that holds up the server
 /// and not the test. With twice the default timeout it takes 85.
-const RECOVERY: usize = 70;
+const RECOVERY: usize = 80;
 /// What a half-open connection may discard.
 const DISCARDS: [(&str, Discard); 2] = [("both", Discard::Both), ("replies", Discard::Replies)];
 

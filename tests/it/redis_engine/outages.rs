@@ -200,10 +200,11 @@ async fn duration_with_late_and_lost_replies<T: std::fmt::Debug>(
     took
 }
 
-/// The first call reads the topic of the job, the second has the keys of the topic.
+/// The first call reads the topic of the job, the second has the keys of the topic. Each with a time of its own, they would take
+/// eight and a half seconds; together they take five, and longer where the machine stands still.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_calls_of_one_step_share_its_time() {
-    let bound = seconds(7);
+    let bound = seconds(8);
     let (deleted, patched) = tokio::join!(
         duration_with_late_and_lost_replies(async |store| store
             .delete(ALL, vec![id("victim")], DeleteRule::AnyState)
