@@ -68,3 +68,11 @@ inBrowser("the outcome of a change goes with its page, and comes along to the pa
   await tab.heading("nightly").waitFor();
   await tab.sees("nightly is made.");
 });
+
+inBrowser("a change that a paused server has not begun is sent again", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "mail", delay: "1h" });
+  await tab.go("topics/mail");
+  await page.route("**/pause", (route) => route.fulfill(refusal(503, "not_begun", "the server was paused, so nothing was done")), { times: 1 });
+  await tab.button("Pause intake").click();
+  await tab.sees("Intake of mail is paused.");
+});

@@ -121,12 +121,24 @@ export const check = (token) => send("GET", "whoami", { token });
 
 export const settings = () => send("GET", "ui/settings.json");
 
-/** Changes something. With a `timeout` of null it waits for the answer as long as it takes. */
-export const change = (method, path, body, timeout) => send(method, path, { body: body === undefined ? undefined : JSON.stringify(body), timeout });
+/** Sends a change, and sends it again where the server says that it has not begun it, because it was paused. */
+async function begin(method, path, options) {
+  for (const end = Date.now() + TIMEOUT_MS; ; ) {
+    try {
+      return await send(method, path, options);
+    } catch (error) {
+      if (error.code !== "not_begun" || Date.now() > end) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+    }
+  }
+}
 
-export const add = (json) => send("POST", "jobs", { body: json });
+/** Changes something. With a `timeout` of null it waits for the answer as long as it takes. */
+export const change = (method, path, body, timeout) => begin(method, path, { body: body === undefined ? undefined : JSON.stringify(body), timeout });
+
+export const add = (json) => begin("POST", "jobs", { body: json });
 
 /** Puts JSON in the place of what is at `path`. With a `revision` that must be there still; 0 means nothing. */
-export const put = (path, json, revision) => send("PUT", path, { body: json, revision });
+export const put = (path, json, revision) => begin("PUT", path, { body: json, revision });
 
 readRights();
