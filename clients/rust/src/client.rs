@@ -326,6 +326,8 @@ mod tests {
         let failure = client.version().await.expect_err("no answer comes");
         assert_eq!(failure.to_string(), "version: no answer within 50ms");
         drop(listener);
+        let patient = Options { repeat_for: Duration::ZERO, ..Options::default() };
+        let client = Client::new(&url, patient).expect("the options are sound");
         let failure = client.version().await.expect_err("no server listens");
         assert!(matches!(failure, Error::NotConnected { is_permanent: false, .. }), "{failure:?}");
     }
@@ -333,7 +335,8 @@ mod tests {
     #[tokio::test]
     async fn a_repeat_has_no_more_time_than_is_left() {
         let server = TestServer::start(vec![answer(503, "", AWAY), SILENCE.to_owned()]).await;
-        let limit = Duration::from_millis(400);
+        // Longer than a machine stands still before the second attempt.
+        let limit = Duration::from_secs(3);
         let options = Options { call_timeout: limit, repeat_for: limit, ..Options::default() };
         let client = Client::new(&server.url, options).expect("the options are sound");
         let failure = client.version().await.expect_err("the second attempt is not answered");
@@ -344,7 +347,8 @@ mod tests {
     #[tokio::test]
     async fn the_wait_of_a_poll_is_no_time_for_repeats() {
         let server = TestServer::start(vec![SILENCE.to_owned(), answer(204, "", "")]).await;
-        let [call_timeout, repeat_for, wait] = [50, 150, 200].map(Duration::from_millis);
+        // A machine may stand still for two thirds of the time for repeats.
+        let [call_timeout, repeat_for, wait] = [50, 3_000, 3_100].map(Duration::from_millis);
         let options = Options { call_timeout, repeat_for, ..Options::default() };
         let client = Client::new(&server.url, options).expect("the options are sound");
         let poll = Request::pop("t", &PopRequest { wait, ..PopRequest::default() }).repeat(Repeat::Safe);
