@@ -38,8 +38,9 @@ impl Sentinels {
             servers.push(RedisServer::launch(launch_at(place, &all, None)));
         }
         let primary = servers[0].address();
+        // Longer than a machine stands still, so that no primary is replaced that a test has not taken away.
         let file = format!(
-            "sentinel monitor {SERVICE} {} {} 2\nsentinel down-after-milliseconds {SERVICE} 1000\n\
+            "sentinel monitor {SERVICE} {} {} 2\nsentinel down-after-milliseconds {SERVICE} 3000\n\
              sentinel failover-timeout {SERVICE} 3000\nsentinel parallel-syncs {SERVICE} 2\n",
             primary.ip(),
             primary.port()

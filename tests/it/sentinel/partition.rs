@@ -24,8 +24,9 @@ use crate::{
 const ADDS_BETWEEN: usize = 50;
 /// The number of calls, with any outcome, while there may be two primaries.
 const CALLS_MEANWHILE: usize = 40;
-/// The greatest age of an acknowledged change that no replica has received, if none must acknowledge it.
-const REPLICATION: Duration = Duration::from_secs(1);
+/// The greatest age of an acknowledged change that no replica has received, if none must acknowledge it, also on a machine that
+/// stands still.
+const REPLICATION: Duration = Duration::from_secs(3);
 
 /// The jobs with an acknowledged change in a part of the history.
 type ChangedJobs = HashSet<String>;

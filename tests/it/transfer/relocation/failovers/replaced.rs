@@ -95,7 +95,8 @@ fn wait_for_replicas(sentinels: &Sentinels) {
 #[test]
 fn an_export_during_a_failover_has_every_job() {
     let sentinels = start_sentinels(&[]);
-    let setup = Setup::new(&sentinels.settings(&fresh_prefix()), "");
+    // On a busy machine the new primary may be slow for longer than a call is repeated by default.
+    let setup = Setup::new(&(sentinels.settings(&fresh_prefix()) + LONG_RETRY), "");
     let server = setup.serve(SOURCE);
     fill(&server, "job", MANY);
     assert!(server.stop().success());
