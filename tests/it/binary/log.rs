@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     process::{ChildStderr, Command, Stdio},
     time::Duration,
 };
@@ -13,6 +13,7 @@ use rustix::{io::ioctl_fionread, process::Signal};
 use crate::harness::{
     blocking_http::call_with,
     process::{Server, linger, linger_under, run, stderr},
+    redis::free_port,
     wait::TimeLimit,
 };
 
@@ -126,9 +127,7 @@ fn a_full_stdout_and_stderr_do_not_hold_up_a_start() {
     let directory = tempfile::tempdir().expect("a directory");
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     writer.write_all(&[b'x'; PIPE_BYTES]).expect("a pipe holds that much");
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = free.local_addr().expect("has an address");
-    drop(free);
+    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let mut command = linger(&["--listen", &address.to_string()], directory.path());
     let (out, err) = (writer.try_clone().expect("a file"), writer);
     let mut child = command.stdout(out).stderr(err).spawn().expect("linger starts");

@@ -56,10 +56,7 @@ fn the_durability_is_shown_in_the_log_the_version_and_the_metrics() {
 #[test]
 fn an_unreachable_redis_is_reported_in_one_line_without_its_password() {
     let directory = tempfile::tempdir().expect("a directory");
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = listener.local_addr().expect("has an address").port();
-    drop(listener);
-    let url = format!("redis://app:hunter2@127.0.0.1:{port}");
+    let url = format!("redis://app:hunter2@127.0.0.1:{}", redis::free_port());
     std::fs::write(directory.path().join("short.toml"), "[redis]\nstart_timeout = \"0s\"\n").expect("writes");
     let words =
         ["--store", "redis", "--redis-url", &url, "--listen", "127.0.0.1:0", "--config", "short.toml"];

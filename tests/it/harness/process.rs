@@ -259,6 +259,12 @@ impl Server {
         call_until_begun(self.address, method, path, body)
     }
 
+    /// Waits until the server begins changes: for a second after it was paused it begins none.
+    #[track_caller]
+    pub fn wait_until_it_begins_changes(&self) {
+        assert_eq!(self.call("DELETE", "/jobs/none", "").status, 404);
+    }
+
     /// Waits until `/readyz` answers 503.
     #[track_caller]
     pub fn wait_until_unready(&self) {

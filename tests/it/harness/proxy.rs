@@ -5,13 +5,13 @@ use std::{
     collections::VecDeque,
     io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard},
 };
 
-use super::wait::LONGEST;
+use super::{
+    blocking_http::is_not_begun,
+    wait::{LONGEST, TimeLimit},
+};
 
 /// What happens to a request, or to a part of one that arrives by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,7 +19,8 @@ pub enum Fate {
     /// The request and its response are forwarded.
     #[default]
     Served,
-    /// The server answers, but the proxy closes the connection in place of forwarding the response.
+    /// The server does what the request asks for and answers, but the proxy closes the connection in place of forwarding the
+    /// response.
     ResponseLost,
     /// The proxy answers with a 503 of HTTP, and the server never receives the request.
     Refused,
@@ -166,18 +167,21 @@ impl Shared {
     }
 }
 
+/// The request of a connection whose response is to be lost, if there is one.
+type Losing = Arc<Mutex<Option<Vec<u8>>>>;
+
 /// Copies both directions of a connection, each on a thread of its own.
 fn forward(client: &TcpStream, server: &TcpStream, shared: &Arc<Shared>) {
     let copies = || [client, server].map(|stream| stream.try_clone().expect("can be shared"));
     shared.lock().streams.extend(copies());
-    let loses = Arc::new(AtomicBool::new(false));
-    let ([client, server], at_request, is_lost) = (copies(), shared.clone(), loses.clone());
-    std::thread::spawn(move || forward_requests(&client, &server, &at_request, &is_lost));
+    let losing = Losing::default();
+    let ([client, server], at_request, of_requests) = (copies(), shared.clone(), losing.clone());
+    std::thread::spawn(move || forward_requests(&client, &server, &at_request, &of_requests));
     let ([client, server], shared) = (copies(), shared.clone());
-    std::thread::spawn(move || forward_responses(&server, &client, &shared, &loses));
+    std::thread::spawn(move || forward_responses(&server, &client, &shared, &losing));
 }
 
-fn forward_requests(mut client: &TcpStream, mut server: &TcpStream, shared: &Shared, loses: &AtomicBool) {
+fn forward_requests(mut client: &TcpStream, mut server: &TcpStream, shared: &Shared, losing: &Losing) {
     let mut bytes = vec![0; 65_536];
     while let Ok(len @ 1..) = client.read(&mut bytes) {
         let request = &bytes[..len];
@@ -187,9 +191,12 @@ fn forward_requests(mut client: &TcpStream, mut server: &TcpStream, shared: &Sha
                 client.write_all(b"HTTP/1.1 503 x\r\nretry-after: 0\r\ncontent-length: 0\r\n\r\n")
             }
             Some(fate) => {
+                let mut losing = losing.lock().expect("not poisoned");
                 if fate == Fate::ResponseLost {
-                    loses.store(true, Ordering::Relaxed);
+                    losing.get_or_insert_default();
                 }
+                losing.iter_mut().for_each(|sent| sent.extend(request));
+                drop(losing);
                 server.write_all(request)
             }
         };
@@ -200,10 +207,12 @@ fn forward_requests(mut client: &TcpStream, mut server: &TcpStream, shared: &Sha
     end(client, server);
 }
 
-fn forward_responses(mut server: &TcpStream, mut client: &TcpStream, shared: &Shared, loses: &AtomicBool) {
+fn forward_responses(mut server: &TcpStream, mut client: &TcpStream, shared: &Shared, losing: &Losing) {
     let mut bytes = vec![0; 65_536];
     while let Ok(len @ 1..) = server.read(&mut bytes) {
-        if loses.swap(false, Ordering::Relaxed) {
+        let lost = losing.lock().expect("not poisoned").take();
+        if let Some(request) = lost {
+            send_until_begun(shared, &request, bytes[..len].to_vec());
             shared.lock().lost += 1;
             break;
         }
@@ -213,6 +222,21 @@ fn forward_responses(mut server: &TcpStream, mut client: &TcpStream, shared: &Sh
         }
     }
     end(client, server);
+}
+
+/// Sends a request again for as long as a server says that it has not begun it, because its process was paused.
+fn send_until_begun(shared: &Shared, request: &[u8], mut response: Vec<u8>) {
+    let time_limit = TimeLimit::new();
+    while response.starts_with(b"HTTP/1.1 503 ") && is_not_begun(503, &response) {
+        time_limit.check(|| "a request is not begun".to_owned());
+        time_limit.pause_thread();
+        let address = shared.lock().server.expect("is set");
+        let mut server = TcpStream::connect(address).expect("the server listens");
+        server.write_all(request).expect("the server reads");
+        response.resize(65_536, 0);
+        let len = server.read(&mut response).expect("the server answers");
+        response.truncate(len);
+    }
 }
 
 fn end(client: &TcpStream, server: &TcpStream) {

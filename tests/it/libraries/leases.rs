@@ -142,6 +142,8 @@ fn time_out(site: &Site, language: Language, ids: &[&str], route: &str, status: 
     let series = format!(r#"linger_http_requests_total{{route="{route}",method="POST",status="{status}"}}"#);
     let calls = || site.server.metric(&series).unwrap_or(0.0);
     let before = calls();
+    // A server that says nothing of the jobs for a tenth of their TTR counts as away.
+    site.server.wait_until_it_begins_changes();
     worker.signal(Signal::CONT);
     // The answer to the first heartbeat has been read when the second one is there.
     let time_limit = TimeLimit::new();

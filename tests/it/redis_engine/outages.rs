@@ -3,7 +3,7 @@
 
 use std::{
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     sync::Arc,
     time::Duration,
 };
@@ -18,7 +18,11 @@ use super::{
     Process, Raw, options,
     proxy::{Fault, Proxy},
 };
-use crate::harness::{jobs::*, redis::RedisServer, redis::shared, wait::TimeLimit};
+use crate::harness::{
+    jobs::*,
+    redis::{RedisServer, free_port, shared},
+    wait::TimeLimit,
+};
 
 /// Waits until `done` returns true.
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
@@ -39,10 +43,7 @@ async fn a_primary_that_becomes_a_replica_is_unavailable_until_it_is_promoted() 
     let (store, raw) = (process.store(), Raw::connect(&server.url()).await);
     add(store, job("held")).await;
     let held = reserve(store).await;
-    let unused = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let port = unused.local_addr().expect("has an address").port().to_string();
-    drop(unused);
-    raw.send(&["REPLICAOF", "127.0.0.1", &port]).await;
+    raw.send(&["REPLICAOF", "127.0.0.1", &free_port().to_string()]).await;
     let (added, ended, checked) = tokio::join!(
         store.add(vec![job("a")]),
         store.finish(ALL, finish(&held.job.id, &held.receipt)),

@@ -234,6 +234,8 @@ fn time_out(site: &Site) -> (Worker, super::Process) {
     let command = worker.wait_for_pid("self");
     suspend(&worker);
     site.server.wait_for_state("a", &json!("delayed"));
+    // A server that says nothing of the job for a tenth of its TTR counts as away.
+    site.server.wait_until_it_begins_changes();
     worker.signal(Signal::CONT);
     worker.wait_for(&json!({ "event": "lost", "id": "a", "kept": true }));
     (worker, command)
