@@ -3,6 +3,7 @@
 //! The pages are nothing but a client of the API, and this file knows nothing of what they show. `ui/` has them as
 //! browsers get them: ES modules without a build step, and the vendored libraries that `scripts/vendor-ui` fetches.
 //! This file compiles all of them into the binary and serves them without a token; they contain no data.
+//! Texts are English in the code, and Chinese in `js/zh.js`; `js/language.js` says how to write one.
 //! `js/api.js` makes the calls, `js/poll.js` repeats them, `js/pages/` has a file for each page, `js/changes.js`
 //! makes changes and `js/asking.js` opens dialogs; `js/timeline.js` computes what `js/chart.js` draws. A new page is a file in
 //! `js/pages/`, a line in `pageOf` of `js/main.js`, and a line in the list below.
@@ -47,11 +48,13 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/due.js", include_bytes!("../../ui/js/due.js")),
     ("js/durability.js", include_bytes!("../../ui/js/durability.js")),
     ("js/filter.js", include_bytes!("../../ui/js/filter.js")),
+    ("js/first.js", include_bytes!("../../ui/js/first.js")),
     ("js/format.js", include_bytes!("../../ui/js/format.js")),
     ("js/history.js", include_bytes!("../../ui/js/history.js")),
     ("js/joblist.js", include_bytes!("../../ui/js/joblist.js")),
     ("js/keylist.js", include_bytes!("../../ui/js/keylist.js")),
     ("js/keys.js", include_bytes!("../../ui/js/keys.js")),
+    ("js/language.js", include_bytes!("../../ui/js/language.js")),
     ("js/lib.js", include_bytes!("../../ui/js/lib.js")),
     ("js/main.js", include_bytes!("../../ui/js/main.js")),
     ("js/menu.js", include_bytes!("../../ui/js/menu.js")),
@@ -78,10 +81,10 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/schedule.js", include_bytes!("../../ui/js/schedule.js")),
     ("js/session.js", include_bytes!("../../ui/js/session.js")),
     ("js/shell.js", include_bytes!("../../ui/js/shell.js")),
-    ("js/theme.js", include_bytes!("../../ui/js/theme.js")),
     ("js/timeline.js", include_bytes!("../../ui/js/timeline.js")),
     ("js/topicchoice.js", include_bytes!("../../ui/js/topicchoice.js")),
     ("js/topicdialogs.js", include_bytes!("../../ui/js/topicdialogs.js")),
+    ("js/zh.js", include_bytes!("../../ui/js/zh.js")),
     ("vendor/LICENSE-htm.txt", include_bytes!("../../ui/vendor/LICENSE-htm.txt")),
     ("vendor/LICENSE-preact.txt", include_bytes!("../../ui/vendor/LICENSE-preact.txt")),
     ("vendor/hooks.mjs", include_bytes!("../../ui/vendor/hooks.mjs")),
@@ -92,8 +95,8 @@ const FILES: &[(&str, &[u8])] = &[
 /// The name of the file that is made from the settings.
 const SETTINGS: &str = "settings.json";
 
-/// The modules of pages that are loaded a little later than the first page, or when they are shown.
-const LOADED_LATER: [&str; 17] = [
+/// The modules that are loaded a little later than the first page, when they are shown, or in one language only.
+const LOADED_LATER: [&str; 18] = [
     "js/addjob.js",
     "js/bulk.js",
     "js/cron.js",
@@ -111,6 +114,7 @@ const LOADED_LATER: [&str; 17] = [
     "js/schedule.js",
     "js/topicchoice.js",
     "js/topicdialogs.js",
+    TEXTS,
 ];
 
 /// Has browsers load all other modules at once, not each after the one that imports it. The addresses are relative to the page.
@@ -123,7 +127,10 @@ static PRELOADS: LazyLock<HeaderValue> = LazyLock::new(|| {
 });
 
 /// The script that is not a module: it runs before the first paint.
-const CLASSIC_SCRIPT: &str = "js/theme.js";
+const CLASSIC_SCRIPT: &str = "js/first.js";
+
+/// The texts in the other language, which a page loads only in that language.
+const TEXTS: &str = "js/zh.js";
 
 /// Scripts and styles come from this server only, no script may write markup, no other page may frame these, and no link
 /// tells other servers where it was followed.
@@ -246,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// Longest file that is not vendored, in lines.
+    /// Longest file that is neither vendored nor a table of texts, in lines.
     const MAX_LINES: usize = 450;
     /// Most bytes of all files together that are loaded before the page shows anything, compressed.
     const MAX_BYTES: usize = 90_000;
@@ -293,7 +300,8 @@ mod tests {
         let is_loaded = |(name, _): &&(&str, _)| !LOADED_LATER.contains(name);
         let bytes: usize = FILES.iter().filter(is_loaded).map(|(_, content)| compressed(content)).sum();
         assert!(bytes <= MAX_BYTES, "{bytes} bytes");
-        for (name, content) in FILES.iter().filter(|(name, _)| !name.starts_with("vendor/")) {
+        let is_code = |(name, _): &&(&str, _)| !name.starts_with("vendor/") && *name != TEXTS;
+        for (name, content) in FILES.iter().filter(is_code) {
             let lines = String::from_utf8_lossy(content).lines().count();
             assert!(lines <= MAX_LINES, "{name} has {lines} lines");
         }

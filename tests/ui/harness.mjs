@@ -204,6 +204,7 @@ export class Tab {
     const browser = await openBrowser();
     const context = await browser.newContext({
       viewport: { width, height },
+      locale: "en-US",
       timezoneId: "Europe/Berlin",
       permissions: ["clipboard-read", "clipboard-write"],
       ...options,

@@ -6,6 +6,7 @@ import { add } from "./api.js";
 import { serverNow } from "./clock.js";
 import { announce, Question } from "./dialog.js";
 import { useWhen } from "./due.js";
+import { t } from "./language.js";
 import { Command, Field } from "./parts.js";
 import { Ended } from "./history.js";
 
@@ -64,7 +65,7 @@ export function AddJob({ topic, job, close, done }) {
   const [values, setValues] = useState(job ? copied(job) : { ...EMPTY, topic });
   const waits = job?.state === "delayed";
   const { due, fields: when } = useWhen({
-    legend: "Due", kinds: ["delay", "at"], first: waits ? "at" : "delay", start: { delay: job ? "" : "10s", at: waits ? job.due_at : undefined }, none: {},
+    legend: t`Due`, kinds: ["delay", "at"], first: waits ? "at" : "delay", start: { delay: job ? "" : "10s", at: waits ? job.due_at : undefined }, none: {},
   });
   const [body, expiry] = [useId(), useId()];
   const set = (name) => (event) => setValues({ ...values, [name]: event.target.value });
@@ -74,28 +75,28 @@ export function AddJob({ topic, job, close, done }) {
   const act = async () => {
     const { id, ended } = await add(json);
     const link = html`<a class="mono" href=${href("jobs", id)}>${id}</a>`;
-    announce(ended ? html`<span>Not added again: ${link} is remembered, <${Ended} ended=${ended} /></span>` : html`<span>Added ${link}.</span>`);
+    announce(ended ? t`Not added again: ${link} is remembered, ${html`<${Ended} ended=${ended} />`}` : t`Added ${link}.`);
     done?.();
   };
-  return html`<${Question} title=${job ? "Duplicate this job" : "Add a job"} label="Add job" kind="primary" act=${act} close=${close}
+  return html`<${Question} title=${job ? t`Duplicate this job` : t`Add a job`} label=${t`Add job`} kind="primary" act=${act} close=${close}
       ready=${json !== null && values.topic.trim() !== ""} complete>
-    <div class="filters">${field("topic", "Topic", { maxlength: 128 })}${field("id", "Id", { maxlength: LONGEST_ID, placeholder: "one is made" })}</div>
+    <div class="filters">${field("topic", t`Topic`, { maxlength: 128 })}${field("id", t`Id`, { maxlength: LONGEST_ID, placeholder: t`one is made` })}</div>
     ${when}
-    <label for=${body}>Body, in JSON</label>
+    <label for=${body}>${t`Body, in JSON`}</label>
     <textarea id=${body} class="mono" rows="3" spellcheck=${false} aria-invalid=${isValid ? undefined : "true"} value=${values.body} onInput=${set("body")} />
-    ${!isValid && html`<p class="problem" role="alert">This is not JSON. Text needs quotes: "hello".</p>`}
-    <details open=${Boolean(job)}><summary>Attempts, expiry, callback</summary>
-      <p class="small">An empty field means what the topic says, else the server's default.</p>
+    ${!isValid && html`<p class="problem" role="alert">${t`This is not JSON. Text needs quotes: "hello".`}</p>`}
+    <details open=${Boolean(job)}><summary>${t`Attempts, expiry, callback`}</summary>
+      <p class="small">${t`An empty field means what the topic says, else the server's default.`}</p>
       <div class="filters">
-        ${field("ttr", "TTR", { placeholder: "such as 1m" })}${field("max_attempts", "Most attempts", { inputmode: "numeric" })}
-        ${field("retry", "Retry after", { placeholder: "such as 15s, 3m" })}${field("expire", "Expires", { placeholder: "such as 1h after it is due" })}
-        ${values.expire.trim() && html`<div><label for=${expiry}>At its expiry</label>
+        ${field("ttr", "TTR", { placeholder: t`such as ${"1m"}` })}${field("max_attempts", t`Most attempts`, { inputmode: "numeric" })}
+        ${field("retry", t`Retry after`, { placeholder: t`such as ${"15s, 3m"}` })}${field("expire", t`Expires`, { placeholder: t`such as 1h after it is due` })}
+        ${values.expire.trim() && html`<div><label for=${expiry}>${t`At its expiry`}</label>
           <select id=${expiry} value=${values.on_expiry} onChange=${set("on_expiry")}>
-            <option value="">as its topic says</option><option value="dead">dead letter</option><option value="delete">deleted</option></select></div>`}
+            <option value="">${t`as its topic says`}</option><option value="dead">${t`dead letter`}</option><option value="delete">${t`deleted`}</option></select></div>`}
       </div>
-      ${field("url", "URL to call, in place of a worker", { placeholder: "https://" })}
-      ${job?.callback?.headers && html`<p class="small">The headers of the callback are secret, and are not copied.</p>`}
+      ${field("url", t`URL to call, in place of a worker`, { placeholder: "https://" })}
+      ${job?.callback?.headers && html`<p class="small">${t`The headers of the callback are secret, and are not copied.`}</p>`}
     </details>
-    ${json && html`<details><summary>The same with curl</summary><${Command} text=${curl(json)} /></details>`}
+    ${json && html`<details><summary>${t`The same with curl`}</summary><${Command} text=${curl(json)} /></details>`}
   <//>`;
 }

@@ -2,6 +2,7 @@
 import { observable } from "./lib.js";
 import { ROOT } from "./address.js";
 import { observeDate } from "./clock.js";
+import { t } from "./language.js";
 import { inWords } from "./problems.js";
 import { parse } from "./rawjson.js";
 import { refuse, session } from "./session.js";
@@ -73,7 +74,7 @@ async function send(method, path, { body, signal, known, revision, token = sessi
   } catch (error) {
     if (signal?.aborted) throw error;
     const late = error.name === "TimeoutError";
-    throw unreachable(late ? `No response within ${timeout / 1000} seconds.` : "The connection failed.");
+    throw unreachable(late ? t`No response within ${timeout / 1000} seconds.` : t`The connection failed.`);
   }
   if (response.status === 304) return known;
   if (response.ok) return read(response, text);
@@ -93,12 +94,12 @@ function read(response, text) {
     if (tag) tags.set(data, tag);
     return data;
   } catch {
-    throw unreachable("The response is not from Linger. A proxy between may have replaced it.");
+    throw unreachable(t`The response is not from Linger. A proxy between may have replaced it.`);
   }
 }
 
 function problemOf(response, text) {
-  const fields = { status: response.status, code: "unknown", detail: `A program between here and Linger answered, with HTTP ${response.status}` };
+  const fields = { status: response.status, code: "unknown", detail: t`A program between here and Linger answered, with HTTP ${response.status}` };
   try {
     const { code, detail, request_id: requestId, errors, ended } = JSON.parse(text);
     if (typeof detail === "string") Object.assign(fields, { code, detail, requestId, errors, ended });

@@ -7,16 +7,33 @@ import { serverNow } from "./clock.js";
 import { shiftOf, useDue } from "./due.js";
 import { inWords } from "./filter.js";
 import { count, counted } from "./format.js";
-import { Failure, Text } from "./parts.js";
+import { t } from "./language.js";
+import { Failure, stateName, Text } from "./parts.js";
 import { preferences } from "./preferences.js";
 
 /** Above this many jobs a change has to be confirmed by their number. */
 const MANY = 100;
 
-export const NAMES = { delete: "Delete", reschedule: "Reschedule", requeue: "Replay", revoke: "Take back" };
+export const NAMES = { delete: t`Delete`, reschedule: t`Reschedule`, requeue: t`Replay`, revoke: t`Take back` };
 
-/** What was done, for the announcement of single calls. */
-const DONE = { delete: "Deleted", reschedule: "Rescheduled", requeue: "Replayed", revoke: "Took back" };
+/** What was done with `changed` of some jobs, for the announcement of single calls. */
+const DONE = {
+  delete: (changed, jobs) => t`Deleted ${changed} of ${jobs}`,
+  reschedule: (changed, jobs) => t`Rescheduled ${changed} of ${jobs}`,
+  requeue: (changed, jobs) => t`Replayed ${changed} of ${jobs}`,
+  revoke: (changed, jobs) => t`Took back ${changed} of ${jobs}`,
+};
+
+/** The question whether to change one job, or several. */
+const TITLES = {
+  delete: (isOne) => (isOne ? t`Delete this job?` : t`Delete these jobs?`),
+  reschedule: (isOne) => (isOne ? t`Reschedule this job?` : t`Reschedule these jobs?`),
+  requeue: (isOne) => (isOne ? t`Replay this job?` : t`Replay these jobs?`),
+  revoke: (isOne) => (isOne ? t`Take back this job?` : t`Take back these jobs?`),
+};
+
+/** Why a count ended early. */
+const COUNTS = { stopped: t`The count was stopped.`, failed: t`The count failed.`, abandoned: t`The count was abandoned.` };
 
 const post = (body) => change("POST", "bulk", body);
 
@@ -42,7 +59,7 @@ async function dryRun(action, filter, signal) {
       wait = 2_000;
     }
   }
-  if (result.state && result.state !== "done") throw new Error(result.error ?? `The count was ${result.state}.`);
+  if (result.state && result.state !== "done") throw new Error(result.error ?? COUNTS[result.state] ?? result.state);
   return result;
 }
 
@@ -53,16 +70,16 @@ const newId = () => `ui-${[...crypto.getRandomValues(new Uint8Array(12))].map((b
 async function deleteListed({ id, state, dead_at }) {
   if (state === "dead") {
     const now = await get(path("jobs", id));
-    if (now.dead_at !== dead_at) throw new ApiError({ status: 409, code: "job_changed", title: "The job was replayed", detail: `${id} is ${now.state} now.` });
+    if (now.dead_at !== dead_at) throw new ApiError({ status: 409, code: "job_changed", title: t`The job was replayed`, detail: t`${id} is ${stateName(now.state)} now.` });
   }
   return change("DELETE", path("jobs", id));
 }
 
 /** What is said of a change before it is made. */
 const SAID = {
-  delete: () => " This cannot be undone.",
-  requeue: ({ spread }) => ` They become ready ${spread ? "over this time" : "at once"}, and their attempts start again.`,
-  revoke: () => " It is ready for another worker at once; on its last attempt it becomes a dead letter. A worker that still lives is not told, and may do the work, too.",
+  delete: () => t`This cannot be undone.`,
+  requeue: ({ spread }) => (spread ? t`They become ready over this time, and their attempts start again.` : t`They become ready at once, and their attempts start again.`),
+  revoke: () => t`It is ready for another worker at once; on its last attempt it becomes a dead letter. A worker that still lives is not told, and may do the work, too.`,
 };
 
 /** A single job is moved from where it is now, or was at an earlier try: `targets` are the times of those. */
@@ -85,19 +102,19 @@ async function changeEach(action, jobs, due, changed, targets) {
     // Of the attempt that was seen: another worker may have the job by now.
     revoke: ({ id, attempts }) => change("POST", path("jobs", id, "revoke"), attempts > 0 ? { attempt: attempts } : {}),
   };
-  const what = () => `${DONE[action]} ${count(changed.size)} of ${counted(jobs.length, "job")}`;
+  const what = () => DONE[action](count(changed.size), counted(jobs.length, "job"));
   for (const job of jobs.filter(({ id }) => !changed.has(id))) {
     try {
       await calls[action](job);
       changed.add(job.id);
     } catch (error) {
       // A job may have changed meanwhile, so go on. Stop if no call can work.
-      if (error.passes || error.status === 403) throw jobs.length > 1 ? Object.assign(error, { title: `${what()}, then: ${error.title}` }) : error;
+      if (error.passes || error.status === 403) throw jobs.length > 1 ? Object.assign(error, { title: t`${what()}, then: ${error.title}` }) : error;
       failed = jobs.length > 1 && !error.detail.includes(job.id) ? Object.assign(error, { detail: `${job.id}: ${error.detail}` }) : error;
     }
   }
   if (failed && jobs.length === 1) throw failed;
-  announce(`${what()}.`, failed);
+  announce(t`${what()}.`, failed);
 }
 
 /** Asks before jobs are changed: the given ones, or all that match the filter. If `listed` is given, so many were shown. With a
@@ -129,17 +146,18 @@ export function ChangeJobs({ action, filter, jobs, listed, limit, begun, close, 
   };
   const differs = listed && found && matched !== listed;
   const isReady = matched > 0 && due !== null;
-  return html`<${Question} title=${`${NAMES[action]} ${single ? "this job" : "these jobs"}?`} label=${`${NAMES[action]} ${counted(number, "job")}`} act=${act} close=${close}
+  const all = !jobs && inWords(filter, serverNow(), zone);
+  const what = html`<${Text} text=${jobs ? counted(matched, "job") : limit ? t`The first ${limit} of all ${all}` : t`All ${all}`} />`;
+  return html`<${Question} title=${TITLES[action](single)} label=${t`${NAMES[action]} ${counted(number, "job")}`} act=${act} close=${close}
       kind=${action === "delete" ? "danger" : "primary"} ready=${isReady} complete=${found !== null}
       type=${matched > 0 && !single && (action === "delete" || number > MANY || differs) ? String(number) : undefined}>
-    <p><${Text} text=${jobs ? counted(matched, "job") : `${limit ? `The first ${limit} of all` : "All"} ${inWords(filter, serverNow(), zone)}`} />${
-      found && !jobs && html`: <strong>${counted(matched, "job")}</strong>`}.
+    <p>${found && !jobs ? t`${what}: ${html`<strong>${counted(matched, "job")}</strong>`}.` : t`${what}.`}${" "}
       ${SAID[action]?.(due)}</p>
-    ${differs && html`<p class="problem" role="alert">This reason was listed with ${counted(listed, "job")}.
-      ${matched > listed && " Other reasons may begin in the same way."}</p>`}
-    ${error ? html`<${Failure} error=${error} />` : !found && html`<p role="status">Counting …</p>`}
+    ${differs && html`<p class="problem" role="alert">${t`This reason was listed with ${counted(listed, "job")}.`}${" "}
+      ${matched > listed && t`Other reasons may begin in the same way.`}</p>`}
+    ${error ? html`<${Failure} error=${error} />` : !found && html`<p role="status">${t`Counting …`}</p>`}
     ${found && html`<ul class="first-jobs">${found.jobs.slice(0, 10).map((job) => html`<li key=${job.id} class="mono">${job.id}</li>`)}
-      ${number > 10 && html`<li>and ${count(number - 10)} more</li>`}</ul>`}
+      ${number > 10 && html`<li>${t`and ${count(number - 10)} more`}</li>`}</ul>`}
     ${fields}
   <//>`;
 }

@@ -4,6 +4,7 @@ import { path } from "./address.js";
 import { change, rights } from "./api.js";
 import { perform } from "./dialog.js";
 import { counted } from "./format.js";
+import { t } from "./language.js";
 
 const covers = (pattern, topic) => (pattern.endsWith("*") ? topic?.startsWith(pattern.slice(0, -1)) : pattern === topic);
 
@@ -18,35 +19,39 @@ export function Lacking({ topic, scopes }) {
   const may = useMay(topic);
   const missing = scopes.filter((scope) => !may(scope));
   if (!useObservable(rights) || missing.length === 0) return null;
-  const names = missing.map((scope, n) => html`${n > 0 && " and "}<code>${scope}</code>`);
-  return html`<p class="small">This token lacks the scope${missing.length > 1 && "s"} ${names} for this topic.</p>`;
+  const [one, other] = missing.map((scope) => html`<code>${scope}</code>`);
+  return html`<p class="small">${other ? t`This token lacks the scopes ${one} and ${other} for this topic.` : t`This token lacks the scope ${one} for this topic.`}</p>`;
 }
 
+const PAUSED = {
+  delivery: (topic, pauses) => (pauses ? t`Delivery of ${topic} is paused.` : t`Delivery of ${topic} is running again.`),
+  intake: (topic, pauses) => (pauses ? t`Intake of ${topic} is paused.` : t`Intake of ${topic} is running again.`),
+};
+
 export const setPause = (topic, part, pauses) =>
-  perform(pauses ? "Not paused." : "Not resumed.", async () => {
+  perform(pauses ? t`Not paused.` : t`Not resumed.`, async () => {
     const target = path("topics", topic, pauses ? "pause" : "resume");
     await change("POST", target, { [part]: true });
-    const what = part === "delivery" ? "Delivery" : "Intake";
-    return `${what} of ${topic} is ${pauses ? "paused" : "running again"}.`;
+    return PAUSED[part](topic, pauses);
   });
 
 export const runNow = (job) =>
-  perform("Not rescheduled.", async () => {
+  perform(t`Not rescheduled.`, async () => {
     await change("PATCH", path("jobs", job.id), { delay: 0 });
-    return `${job.id} is ready.`;
+    return t`${job.id} is ready.`;
   });
 
 export const replay = (job, clearsExpiry) =>
-  perform("Not replayed.", async () => {
+  perform(t`Not replayed.`, async () => {
     await change("POST", path("jobs", job.id, "requeue"), clearsExpiry ? { clear_expire: true } : undefined);
-    return `${job.id} is ready again.`;
+    return t`${job.id} is ready again.`;
   });
 
 /** The server waits ten seconds for another one. */
 const STOP_MS = 15_000;
 
 export const setStop = ({ id }) =>
-  perform("Not stopped.", async () => {
+  perform(t`Not stopped.`, async () => {
     const { changed } = await change("POST", path("bulk", id, "stop"), undefined, STOP_MS);
-    return `Stopped after ${counted(changed, "job")}.`;
+    return t`Stopped after ${counted(changed, "job")}.`;
   });

@@ -4,8 +4,9 @@ import { changed, href, query, queryText, setQuery } from "./address.js";
 import { useQuestion } from "./asking.js";
 import { useMay } from "./changes.js";
 import { serverNow } from "./clock.js";
-import { compact, count, spanText } from "./format.js";
+import { compact, count, spanText, zoneName } from "./format.js";
 import { useKeys } from "./keys.js";
+import { t } from "./language.js";
 import { Unloaded } from "./parts.js";
 import { usePoll } from "./poll.js";
 import { preferences } from "./preferences.js";
@@ -65,7 +66,7 @@ function Drawing({ figures, places, view, width, zone, isLog, mark }) {
       return html`<line key=${jobs} class="grid" x1=${LEFT} x2=${right} y1=${y} y2=${y} />
         <text x=${LEFT - 6} y=${y + 4} text-anchor="end">${compact(jobs)}</text>`;
     })}
-    ${isLog && html`<text x=${LEFT - 6} y=${base + 4} text-anchor="end">log</text>`}
+    ${isLog && html`<text x=${LEFT - 6} y=${base + 4} text-anchor="end">${t`log`}</text>`}
     ${mark.bars && html`<rect class=${mark.selects ? "cursor selected" : "cursor"} x=${leftOf(mark.bars[0])} y=${TOP - 6}
       width=${rightOf(mark.bars[1]) - leftOf(mark.bars[0])} height=${HEIGHT + 6} />`}
     ${figures.bars.filter((bar) => bar.jobs > 0).map(({ n, jobs }) => {
@@ -75,16 +76,16 @@ function Drawing({ figures, places, view, width, zone, isLog, mark }) {
     <line class="axis" x1=${LEFT} x2=${right} y1=${base} y2=${base} />
     ${labelsOf(figures, zone, (right - LEFT) / 72).map(([{ n }, label]) => html`<line class="axis" x1=${leftOf(n)} x2=${leftOf(n)} y1=${base} y2=${base + 5} />
       ${leftOf(n) < right - 24 && html`<text x=${leftOf(n)} y=${base + 18} text-anchor="middle">${label}</text>`}`)}
-    <${Side} kind="overdue" x=${leftOf(-1)} jobs=${figures.ready} label="overdue" heightOf=${heightOf} />
-    <${Side} kind="outside" x=${right + 18} jobs=${figures.outside} label=${view.from === null ? "later" : "outside"} heightOf=${heightOf} />
+    <${Side} kind="overdue" x=${leftOf(-1)} jobs=${figures.ready} label=${t`overdue`} heightOf=${heightOf} />
+    <${Side} kind="outside" x=${right + 18} jobs=${figures.outside} label=${view.from === null ? t`later` : t`outside`} heightOf=${heightOf} />
   </svg>`;
 }
 
 function Table({ figures, view, zone }) {
   const due = figures.bars.filter((bar) => bar.jobs > 0).map(({ from, to, jobs }) => [spanText(from, to, serverNow(), zone), jobs]);
-  const rows = [["Overdue", figures.ready], ...due, [outsideOf(view), figures.outside]];
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="Table of the timeline"><table>
-    <thead><tr><th>Due</th><th class="number">Jobs</th></tr></thead>
+  const rows = [[t`Overdue`, figures.ready], ...due, [outsideOf(view), figures.outside]];
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${t`Table of the timeline`}><table>
+    <thead><tr><th>${t`Due`}</th><th class="number">${t`Jobs`}</th></tr></thead>
     <tbody>${rows.map(([name, jobs]) => html`<tr><th scope="row">${name}</th><td class="number">${count(jobs)}</td></tr>`)}</tbody>
   </table></div>`;
 }
@@ -93,9 +94,9 @@ function Table({ figures, view, zone }) {
 function ByTopic({ figures }) {
   const rows = figures.topics.map(({ topic, ...one }) => [html`<a class="mono" href=${href("topics", topic)}>${topic}</a>`, ...columnsOf(one)]);
   const others = columnsOf(figures).map((jobs, n) => jobs - rows.reduce((sum, row) => sum + row[n + 1], 0));
-  if (others.some((jobs) => jobs > 0)) rows.push(["others", ...others]);
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label="The timeline by topic"><table>
-    <thead><tr><th>Topic</th>${["Shown", "Outside", "Overdue"].map((name) => html`<th class="number">${name}</th>`)}</tr></thead>
+  if (others.some((jobs) => jobs > 0)) rows.push([t`others`, ...others]);
+  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${t`The timeline by topic`}><table>
+    <thead><tr><th>${t`Topic`}</th>${[t`Shown`, t`Outside`, t`Overdue`].map((name) => html`<th class="number">${name}</th>`)}</tr></thead>
     <tbody>${rows.map(([name, ...row]) => html`<tr><th scope="row">${name}</th>${row.map((jobs) => html`<td class="number">${count(jobs)}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
@@ -235,33 +236,33 @@ export function Timeline({ topic }) {
   useKeys({ r: poll.refresh, t: toggleTable });
   const [name, text] = !figures ? [] : mark.bars ? inWords(figures, shown, ...mark.bars, serverNow(), zone) : [null, summary(figures, shown)];
   return html`<section class="card timeline" aria-labelledby="due">
-    <div class="heading"><h2 id="due">Due</h2>
-      <nav class="segments" aria-label="Range">${RANGES.map(([name, label]) => html`<a key=${name} aria-current=${view.name === name ? "true" : undefined}
+    <div class="heading"><h2 id="due">${t`Due`}</h2>
+      <nav class="segments" aria-label=${t`Range`}>${RANGES.map(([name, label]) => html`<a key=${name} aria-current=${view.name === name ? "true" : undefined}
         href=${changed({ range: name, from: null, span: null })}>${label}</a>`)}</nav>
       <div class="actions">
-        <button type="button" class="quiet" aria-pressed=${isLog} onClick=${() => setQuery({ scale: isLog ? "linear" : "log" }, true)}>Log</button>
-        ${!topic && html`<button type="button" class="quiet" aria-pressed=${Boolean(asked.topics)} onClick=${() => setQuery({ topics: asked.topics ? null : 1 }, true)}>By topic</button>`}
-        <button type="button" class="quiet" aria-pressed=${Boolean(asked.table)} onClick=${toggleTable}>Table</button>
+        <button type="button" class="quiet" aria-pressed=${isLog} onClick=${() => setQuery({ scale: isLog ? "linear" : "log" }, true)}>${t`Log`}</button>
+        ${!topic && html`<button type="button" class="quiet" aria-pressed=${Boolean(asked.topics)} onClick=${() => setQuery({ topics: asked.topics ? null : 1 }, true)}>${t`By topic`}</button>`}
+        <button type="button" class="quiet" aria-pressed=${Boolean(asked.table)} onClick=${toggleTable}>${t`Table`}</button>
       </div></div>
     <div class="readout">
-      <p>${name && html`<strong>${name}</strong> `}${text}</p>
+      <p>${name && html`<strong title=${zoneName(zone, serverNow())}>${name}</strong> `}${text}</p>
       <div class="actions">
         ${mark.selects && html`${may("admin") && html`
-            <button type="button" class="danger quiet" onClick=${() => ask({ action: "delete", filter })}>Delete …</button>
-            <button type="button" class="quiet" onClick=${() => ask({ action: "reschedule", filter })}>Reschedule …</button>`}
-          <a href=${jobs}>Show jobs</a>
-          <button type="button" class="quiet" onClick=${mark.clear}>Clear</button>`}
-        <button type="button" disabled=${!views.zooms} onClick=${views.zoom}>Zoom in</button>
-        <button type="button" disabled=${!views.goesBack} onClick=${views.back}>Back</button>
+            <button type="button" class="danger quiet" onClick=${() => ask({ action: "delete", filter })}>${t`Delete …`}</button>
+            <button type="button" class="quiet" onClick=${() => ask({ action: "reschedule", filter })}>${t`Reschedule …`}</button>`}
+          <a href=${jobs}>${t`Show jobs`}</a>
+          <button type="button" class="quiet" onClick=${mark.clear}>${t`Clear`}</button>`}
+        <button type="button" disabled=${!views.zooms} onClick=${views.zoom}>${t`Zoom in`}</button>
+        <button type="button" disabled=${!views.goesBack} onClick=${views.back}>${t`Back`}</button>
       </div>
     </div>
     <div ref=${frame} class=${`chart ${poll.stale || !poll.data ? "stale" : ""}`} ...${figures && {
-      tabindex: 0, role: "slider", "aria-label": "Timeline", "aria-valuemin": -1, "aria-valuemax": figures.counts.length,
+      tabindex: 0, role: "slider", "aria-label": t`Timeline`, "aria-valuemin": -1, "aria-valuemax": figures.counts.length,
       "aria-valuenow": mark.cursor ?? -1, "aria-valuetext": [name, text].filter(Boolean).join(" "),
       onKeyDown: (event) => onKey(event, figures, mark, views), ...pointer,
     }}>${figures
       ? html`<${Drawing} figures=${figures} places=${places} view=${shown} width=${width} zone=${zone} isLog=${isLog} mark=${mark} />`
-      : html`<${Unloaded} poll=${poll} what="the timeline" />`}</div>
+      : html`<${Unloaded} poll=${poll} what=${t`the timeline`} />`}</div>
     ${poll.error && figures && html`<p class="problem" role="alert">${poll.error.detail}</p>`}
     ${asked.topics && !topic && figures && html`<${ByTopic} figures=${figures} />`}
     ${asked.table && figures && html`<${Table} figures=${figures} view=${shown} zone=${zone} />`}

@@ -1,6 +1,7 @@
 // Questions before something that cannot be undone, and the line that says what came of a change.
 import { html, observable, useEffect, useId, useObservable, useRef, useState } from "./lib.js";
 import { route } from "./address.js";
+import { t } from "./language.js";
 import { CallDetails, Failure, Field, Text } from "./parts.js";
 
 const result = observable(null);
@@ -18,9 +19,9 @@ export function Result() {
   return html`<div class="result" role="status" aria-live="polite">
     ${shown &&
     html`<div class=${shown.error ? "note error" : "note"}>
-      <p>${shown.text && html`<strong>${shown.text.type ? shown.text : html`<${Text} text=${shown.text} />`}</strong>`} ${shown.error && html`<${Text} text=${shown.error.detail} />`}</p>
+      <p>${shown.text && html`<strong>${typeof shown.text === "string" ? html`<${Text} text=${shown.text} />` : shown.text}</strong>`} ${shown.error && html`<${Text} text=${shown.error.detail} />`}</p>
       ${shown.error && html`<${CallDetails} error=${shown.error} />`}
-      <button class="quiet" onClick=${() => result.set(null)}>Close</button>
+      <button class="quiet" onClick=${() => result.set(null)}>${t`Close`}</button>
     </div>`}
   </div>`;
 }
@@ -87,11 +88,11 @@ export function Question({ title, children, label, type, act, close, kind = "dan
       <h2 id=${heading}>${title}</h2>
       ${children}
       ${type &&
-      html`<${Field} label=${html`Enter <code>${type}</code> to confirm`} value=${entered} onInput=${(event) => setEntered(event.target.value)} />`}
+      html`<${Field} label=${t`Enter ${html`<code>${type}</code>`} to confirm`} value=${entered} onInput=${(event) => setEntered(event.target.value)} />`}
       ${error && html`<${Failure} error=${error} />`}
       <div class="actions end">
-        <button type="button" data-cancel onClick=${close} disabled=${busy}>Cancel</button>
-        <button class=${kind} disabled=${!allowed || busy}>${busy ? "Working …" : label}</button>
+        <button type="button" data-cancel onClick=${close} disabled=${busy}>${t`Cancel`}</button>
+        <button class=${kind} disabled=${!allowed || busy}>${busy ? t`Working …` : label}</button>
       </div>
     </form>
   </dialog>`;

@@ -1,12 +1,13 @@
 // The fields for a due time: of a new job, or another one for jobs that are there.
 import { html, useObservable, useState } from "./lib.js";
 import { useNow } from "./clock.js";
-import { instants, localText, offsetOf, secondsOf } from "./format.js";
+import { instants, localText, offsetOf, secondsOf, zoneName } from "./format.js";
+import { t } from "./language.js";
 import { Distance, Field, Moment } from "./parts.js";
 import { preferences } from "./preferences.js";
 
-const KINDS = { delay: "From now", at: "At a time", shift: "Earlier or later" };
-const LABELS = { delay: "In", at: "At", shift: "By" };
+const KINDS = { delay: t`From now`, at: t`At a time`, shift: t`Earlier or later` };
+const LABELS = { delay: t`In`, at: t`At`, shift: t`By` };
 const EXAMPLES = { delay: ["5m", "30m", "1h"], shift: ["-1h", "-30m", "-5m", "5m", "30m", "1h"], spread: ["5m", "30m", "1h"] };
 
 /** Above this many jobs, a spread is proposed: all at once would be too much for most workers. */
@@ -21,19 +22,19 @@ const Choice = ({ name, legend, choices, chosen, choose }) => html`<fieldset cla
 
 /** A field for a duration, with some to choose from. */
 const DurationField = ({ label, kind, value, set, ...more }) => html`<div class="chosen-duration">
-  <${Field} label=${label} class="short" value=${value} placeholder="such as 1h30m" ...${more} onInput=${(event) => set(event.target.value)} />
+  <${Field} label=${label} class="short" value=${value} placeholder=${t`such as ${"1h30m"}`} ...${more} onInput=${(event) => set(event.target.value)} />
   ${EXAMPLES[kind].map((text) => html`<button key=${text} type="button" class="quiet" aria-pressed=${value === text} onClick=${() => set(text)}>${text}</button>`)}</div>`;
 
 /** Says which moment a local time is. */
 function Meaning({ moments, at, zone, choose }) {
   const now = useNow();
-  if (moments === null) return null;
-  if (moments.length === 0) return html`<p class="problem" role="alert">There is no such time: clocks are set forward over it.</p>`;
+  if (moments === null) return html`<p class="small">${t`Time zone: ${zoneName(zone, now)}`}</p>`;
+  if (moments.length === 0) return html`<p class="problem" role="alert">${t`There is no such time: clocks are set forward over it.`}</p>`;
   const label = (moment) => offsetOf(Date.parse(moment), zone);
-  return html`${moments.length > 1 && html`<p class="problem" role="alert">This time comes twice, because clocks are set back.</p>
-      <${Choice} name="offset" legend="Which one" chosen=${at} choose=${choose} choices=${moments.map((moment) => [moment, label(moment)])} />`}
-    ${at && html`<p role="status">That is <strong>${at.replace("T", " ").replace(".000Z", "")} UTC</strong>, <${Distance} at=${at} />.</p>`}
-    ${at && Date.parse(at) < now && html`<p class="problem" role="alert">This moment has passed: what waits becomes ready at once.</p>`}`;
+  return html`${moments.length > 1 && html`<p class="problem" role="alert">${t`This time comes twice, because clocks are set back.`}</p>
+      <${Choice} name="offset" legend=${t`Which one`} chosen=${at} choose=${choose} choices=${moments.map((moment) => [moment, label(moment)])} />`}
+    ${at && html`<p role="status">${t`That is ${html`<strong>${at.replace("T", " ").replace(".000Z", "")} UTC</strong>`}, ${html`<${Distance} at=${at} />`}.`}</p>`}
+    ${at && Date.parse(at) < now && html`<p class="problem" role="alert">${t`This moment has passed: what waits becomes ready at once.`}</p>`}`;
 }
 
 /** By how many seconds a text moves a due time; null if it is no duration. */
@@ -59,7 +60,7 @@ export function useWhen({ legend, kinds, first = kinds[0], start = {}, none = nu
       ? html`<${Field} key="at" label=${LABELS.at} type="datetime-local" step="1" value=${values.at} onInput=${(event) => set(event.target.value)} />
           <${Meaning} moments=${moments} at=${at} zone=${zone} choose=${setChosen} />`
       : html`<${DurationField} key=${kind} kind=${kind} label=${LABELS[kind]} value=${values[kind]} set=${set} />`}
-    ${isWrong && html`<p class="problem" role="alert">A time looks like 30m, 1h30m or 2d${kind === "shift" ? ", with - for earlier" : ""}.</p>`}`;
+    ${isWrong && html`<p class="problem" role="alert">${kind === "shift" ? t`A time looks like 30m, 1h30m or 2d, with - for earlier.` : t`A time looks like 30m, 1h30m or 2d.`}</p>`}`;
   const isNone = kind === "delay" && value === "";
   return { kind, due: isNone ? none : value && !isWrong ? { [kind]: value } : null, fields };
 }
@@ -69,7 +70,8 @@ function Change({ job, due }) {
   const now = useNow();
   const before = Date.parse(job.due_at);
   const after = due.at ? Date.parse(due.at) : due.shift ? before + shiftOf(due.shift) * 1000 : now + secondsOf(due.delay) * 1000;
-  return html`<p role="status">Due <${Moment} at=${before} /> → <strong><${Moment} at=${after} /></strong>${!due.at && after <= now && ": ready at once"}</p>`;
+  const change = html`<${Moment} at=${before} /> → <strong><${Moment} at=${after} /></strong>`;
+  return html`<p role="status">${!due.at && after <= now ? t`Due ${change}: ready at once` : t`Due ${change}`}</p>`;
 }
 
 /** What an action needs beside its jobs, as the API wants it, null while it is not complete; and its fields. Without `jobs` it is
@@ -77,13 +79,13 @@ function Change({ job, due }) {
 export function useDue(action, jobs, spreads, number) {
   const single = jobs?.length === 1 ? jobs[0] : null;
   const { kind, due, fields } = useWhen({
-    legend: "New due time", kinds: ["delay", "at", "shift"], first: single ? "delay" : "shift", start: { at: single?.due_at },
+    legend: t`New due time`, kinds: ["delay", "at", "shift"], first: single ? "delay" : "shift", start: { at: single?.due_at },
   });
   const [entered, setSpread] = useState(null);
   const text = entered ?? (number > MANY ? SPREAD : "");
   const hasSpread = spreads && (action === "requeue" || kind !== "shift");
   const spread = hasSpread && text.trim() ? { spread: text.trim() } : {};
-  const spreadField = hasSpread && html`<${DurationField} kind="spread" label="Spread over" placeholder="no time" value=${text} set=${setSpread} />`;
+  const spreadField = hasSpread && html`<${DurationField} kind="spread" label=${t`Spread over`} placeholder=${t`no time`} value=${text} set=${setSpread} />`;
   if (action === "delete" || action === "revoke") return { due: {}, fields: null };
   if (action === "requeue") return { due: spread, fields: spreadField };
   return { due: due && { ...due, ...spread }, fields: html`${fields}${single && due && html`<${Change} job=${single} due=${due} />`}${spreadField}` };

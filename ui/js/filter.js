@@ -1,18 +1,22 @@
 // Filters of jobs, as addresses, the API and people write them.
 import { moment } from "./format.js";
+import { t } from "./language.js";
+import { stateName } from "./parts.js";
 
-/** The moment that a state is listed by, the heading of its column, and what happens then to several jobs. */
+const due = (jobs, range) => t`${jobs} due ${range}`;
+
+/** The moment that a state is listed by, the heading of its column, and the words for jobs with moments in a range. */
 export const MOMENTS = {
-  delayed: ["due_at", "Due", "due"],
-  ready: ["due_at", "Due", "due"],
-  reserved: ["reserved_until", "Reserved until", "whose reservations end"],
-  dead: ["dead_at", "Died", "that died"],
+  delayed: ["due_at", t`Due`, due],
+  ready: ["due_at", t`Due`, due],
+  reserved: ["reserved_until", t`Reserved until`, (jobs, range) => t`${jobs} whose reservations end ${range}`],
+  dead: ["dead_at", t`Died`, (jobs, range) => t`${jobs} that died ${range}`],
 };
 
 /** A filter and an order. The server has ready jobs in one order only. Without a bound that is no time it would mean more jobs. */
 export function filterOf({ state, topic, from, to, id_prefix, reason_prefix, reserved_by, order }) {
   const wrong = [from, to].find((text) => text && Number.isNaN(Date.parse(text)));
-  if (wrong) throw new Error(`“${wrong}” in the address is no time.`);
+  if (wrong) throw new Error(t`“${wrong}” in the address is no time.`);
   const known = Object.hasOwn(MOMENTS, state ?? "") ? state : "delayed";
   return {
     state: known, topic, from, to, id_prefix,
@@ -27,12 +31,11 @@ export const isPart = ({ from, to, id_prefix, reason_prefix, reserved_by }) => B
 
 export function inWords(filter, now, zone) {
   const at = (text) => moment(Date.parse(text), now, zone);
-  const parts = [`${filter.state} jobs of ${filter.topic || "all topics"}`];
-  if (filter.from || filter.to) parts.push(MOMENTS[filter.state][2]);
-  if (filter.from) parts.push(`from ${at(filter.from)}`);
-  if (filter.to) parts.push(`before ${at(filter.to)}`);
-  if (filter.id_prefix) parts.push(`whose ids begin with “${filter.id_prefix}”`);
-  if (filter.reason_prefix) parts.push(`whose reasons begin with “${filter.reason_prefix}”`);
-  if (filter.reserved_by) parts.push(`that “${filter.reserved_by}” has`);
-  return parts.join(" ");
+  const { state, topic, from, to } = filter;
+  let words = topic ? t`${stateName(state)} jobs of ${topic}` : t`${stateName(state)} jobs of all topics`;
+  if (from || to) words = MOMENTS[state][2](words, !to ? t`from ${at(from)}` : from ? t`from ${at(from)} before ${at(to)}` : t`before ${at(to)}`);
+  if (filter.id_prefix) words = t`${words} whose ids begin with “${filter.id_prefix}”`;
+  if (filter.reason_prefix) words = t`${words} whose reasons begin with “${filter.reason_prefix}”`;
+  if (filter.reserved_by) words = t`${words} that “${filter.reserved_by}” has`;
+  return words;
 }

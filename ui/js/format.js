@@ -1,35 +1,49 @@
 // Numbers, durations, moments and bytes as text.
 
-const grouped = new Intl.NumberFormat("en");
+import { LOCALES, t, textOf } from "./language.js";
+
+const grouped = new Intl.NumberFormat(LOCALES.numbers);
 
 export const count = (number) => grouped.format(number);
 
-export const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+/** A number of things, by the English word for one of them. */
+export function counted(number, noun) {
+  const text = textOf(`{0} ${noun}s`) ?? `{0} ${noun}${number === 1 ? "" : "s"}`;
+  return text.replace("{0}", count(number));
+}
+
+const list = new Intl.ListFormat(LOCALES.dates);
+
+/** Words as a list: "a, b and c". */
+export const listed = (words) => list.format(words);
+
+/** What goes together in one sentence. */
+export const together = (parts) => parts.reduce((all, part) => t`${all}; ${part}`);
 
 const UNITS = [
-  [31_557_600, "y"],
-  [86_400, "d"],
-  [3_600, "h"],
-  [60, "min"],
+  [31_557_600, (number) => t`${number} y`],
+  [86_400, (number) => t`${number} d`],
+  [3_600, (number) => t`${number} h`],
+  [60, (number) => t`${number} min`],
 ];
 
 /** A duration for people, with its two largest units: "3 d 4 h", "1 min 5 s", "0.25 s". */
 export function duration(seconds) {
-  if (seconds < 10 && !Number.isInteger(seconds)) return `${Math.round(seconds * 1000) / 1000} s`;
+  if (seconds < 10 && !Number.isInteger(seconds)) return t`${Math.round(seconds * 1000) / 1000} s`;
   let rest = Math.round(seconds);
   const parts = [];
-  for (const [size, name] of UNITS) {
-    if (rest >= size) parts.push(`${count(Math.floor(rest / size))} ${name}`);
+  for (const [size, text] of UNITS) {
+    if (rest >= size) parts.push(text(count(Math.floor(rest / size))));
     rest %= size;
   }
-  if (rest > 0 || parts.length === 0) parts.push(`${rest} s`);
+  if (rest > 0 || parts.length === 0) parts.push(t`${rest} s`);
   return parts.slice(0, 2).join(" ");
 }
 
 /** What happened in a minute as a rate: "0", "24/min", "1.5/s", "240/s". */
 export function rate(perMinute) {
-  if (perMinute < 60) return perMinute === 0 ? "0" : `${count(perMinute)}/min`;
-  return perMinute < 600 ? `${(perMinute / 60).toFixed(1)}/s` : `${count(Math.round(perMinute / 60))}/s`;
+  if (perMinute < 60) return perMinute === 0 ? "0" : t`${count(perMinute)}/min`;
+  return t`${perMinute < 600 ? (perMinute / 60).toFixed(1) : count(Math.round(perMinute / 60))}/s`;
 }
 
 const SECONDS = { ms: 0.001, s: 1, m: 60, h: 3_600, d: 86_400, w: 604_800 };
@@ -55,16 +69,24 @@ export function countdown(seconds) {
 
 export function distance(at, now) {
   const seconds = Math.round((at - now) / 1000);
-  if (seconds === 0) return "now";
-  return seconds > 0 ? `in ${duration(seconds)}` : `${duration(-seconds)} ago`;
+  if (seconds === 0) return t`now`;
+  return seconds > 0 ? t`in ${duration(seconds)}` : t`${duration(-seconds)} ago`;
 }
 
 const timeZone = (zone) => (zone === "utc" ? "UTC" : undefined);
 
-export const compact = (number) => new Intl.NumberFormat("en", { notation: "compact" }).format(number);
+export const compact = (number) => new Intl.NumberFormat(LOCALES.numbers, { notation: "compact" }).format(number);
 
-export const formatted = (at, zone, options) =>
-  new Intl.DateTimeFormat("en-GB", { timeZone: timeZone(zone), hourCycle: "h23", ...options }).format(at);
+/** Those that were made: to make one takes longer than to use it. */
+const formats = new Map();
+
+function formatOf(zone, options) {
+  const key = JSON.stringify([zone, options]);
+  if (!formats.has(key)) formats.set(key, new Intl.DateTimeFormat(LOCALES.dates, { timeZone: timeZone(zone), hourCycle: "h23", ...options }));
+  return formats.get(key);
+}
+
+export const formatted = (at, zone, options) => formatOf(zone, options).format(at);
 
 /** The clock of a zone at a moment, as milliseconds that are divisible by a day at its midnights. */
 export const clockOf = (at, zone) => (zone === "utc" ? at : at - new Date(at).getTimezoneOffset() * 60_000);
@@ -93,10 +115,7 @@ export function edgeOf(text, zone, isEnd) {
   return (isEnd ? moments.at(-1) : moments[0]) ?? new Date(text).toISOString();
 }
 
-const shownOffset = (at, zone) => {
-  const options = { timeZone: timeZone(zone), timeZoneName: "shortOffset" };
-  return new Intl.DateTimeFormat("en-GB", options).formatToParts(at).find(({ type }) => type === "timeZoneName").value;
-};
+const shownOffset = (at, zone) => formatOf(zone, { timeZoneName: "shortOffset" }).formatToParts(at).find(({ type }) => type === "timeZoneName").value;
 
 /** How far a zone is ahead of UTC at a moment: "GMT+1". */
 export const offsetOf = (at, zone) => (zone === "utc" ? "UTC" : shownOffset(at, zone));
@@ -110,27 +129,30 @@ function offsetOptions(moments, now, zone) {
 /** A span of time: "Sun 22 Nov, 09:00–09:15", "22–25 Nov 2026". */
 export function spanText(from, to, now, zone) {
   const isDays = [from, to].every((edge) => clockOf(edge, zone) % DAY === 0);
-  const options = { timeZone: timeZone(zone), hourCycle: "h23", day: "numeric", month: "short" };
+  const options = { day: "numeric", month: "short" };
   if (isDays || to - from > 2 * DAY) options.year = "numeric";
   else options.weekday = "short";
   if (!isDays) Object.assign(options, { hour: "2-digit", minute: "2-digit" }, offsetOptions([from, to], now, zone));
-  return new Intl.DateTimeFormat("en-GB", options).formatRange(from, isDays ? to - 1 : to);
+  return formatOf(zone, options).formatRange(from, isDays ? to - 1 : to);
 }
+
+const TIME = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
 
 export function moment(at, now, zone) {
-  const day = (ms, options) => formatted(ms, zone, options);
-  const time = { hour: "2-digit", minute: "2-digit", second: "2-digit", ...offsetOptions([at], now, zone) };
-  const full = { year: "numeric", month: "short", day: "numeric" };
-  const [shown, today] = [day(at, full), day(now, full)];
-  if (shown === today) return day(at, time);
-  const sameYear = shown.slice(-4) === today.slice(-4);
-  return `${sameYear ? day(at, { month: "short", day: "numeric" }) : shown}, ${day(at, time)}`;
+  const [day, today] = [at, now].map((ms) => new Date(clockOf(ms, zone)).toISOString().split("T")[0]);
+  const options = { ...TIME, ...offsetOptions([at], now, zone) };
+  if (day !== today) Object.assign(options, { month: "short", day: "numeric" });
+  if (day.slice(0, -6) !== today.slice(0, -6)) options.year = "numeric";
+  return formatted(at, zone, options);
 }
 
-/** A zone and its present offset: "America/New_York (GMT-5)". */
-export function zoneName(zone, now) {
+/** A moment with its date and its zone, for the pointer. */
+export const exactly = (at, zone) => `${formatted(at, zone, { year: "numeric", month: "short", day: "numeric", ...TIME })} ${zoneName(zone, at)}`;
+
+/** A zone and its offset at a moment: "America/New_York (GMT-5)". */
+export function zoneName(zone, at) {
   if (zone === "utc") return "UTC";
-  return `${new Intl.DateTimeFormat().resolvedOptions().timeZone} (${offsetOf(now, zone)})`;
+  return `${formatOf(zone, {}).resolvedOptions().timeZone} (${offsetOf(at, zone)})`;
 }
 
 const SIZES = ["KiB", "MiB", "GiB", "TiB"];

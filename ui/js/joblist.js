@@ -6,8 +6,9 @@ import { useMay } from "./changes.js";
 import { isPart, MOMENTS } from "./filter.js";
 import { bytes, count } from "./format.js";
 import { useKeys } from "./keys.js";
+import { t } from "./language.js";
 import { Changes, holding, useStableOrder } from "./order.js";
-import { AsOf, Cut, Distance, Failure, Mark, Moment, STATES, Text, Unloaded } from "./parts.js";
+import { AsOf, Cut, Distance, Failure, Mark, Moment, STATES, stateName, Text, Unloaded } from "./parts.js";
 import { entryName, keep, recalled } from "./place.js";
 import { seen, usePoll } from "./poll.js";
 
@@ -81,17 +82,17 @@ function usePlace(card, left, state) {
 
 /** The columns beside the id: the heading and the class of each, and what a cell of it shows. */
 const columnsOf = ({ state, topic, reserved_by: worker }) => [
-  !topic && ["Topic", "topic", (job) => html`<${Cut} text=${job.topic} />`],
-  [MOMENTS[state][1], "moment", (job, gone) => (gone ? html`<span class="tag">no longer ${state}</span>` : html`<${Distance} at=${job[MOMENTS[state][0]]} />`)],
-  ["Attempts", "attempts", (job) => `${count(job.attempts)}${job.max_attempts > 0 ? ` of ${count(job.max_attempts)}` : ""}`],
-  state === "dead" && ["Reason", "reason", (job) => job.reason && html`<${Cut} text=${job.reason} />`],
-  state === "reserved" && ["Worker", "worker", (job) => job.reserved_by && (worker ? html`<${Cut} text=${job.reserved_by} />`
+  !topic && [t`Topic`, "topic", (job) => html`<${Cut} text=${job.topic} />`],
+  [MOMENTS[state][1], "moment", (job, gone) => (gone ? html`<span class="tag">${t`no longer ${stateName(state)}`}</span>` : html`<${Distance} at=${job[MOMENTS[state][0]]} />`)],
+  [t`Attempts`, "attempts", (job) => (job.max_attempts > 0 ? t`${count(job.attempts)} of ${count(job.max_attempts)}` : count(job.attempts))],
+  state === "dead" && [t`Reason`, "reason", (job) => job.reason && html`<${Cut} text=${job.reason} />`],
+  state === "reserved" && [t`Worker`, "worker", (job) => job.reserved_by && (worker ? html`<${Cut} text=${job.reserved_by} />`
     : html`<a href=${changed({ reserved_by: job.reserved_by })}><${Cut} text=${job.reserved_by} /></a>`)],
-  ["Size", "size", (job) => bytes(job.body_bytes)],
+  [t`Size`, "size", (job) => bytes(job.body_bytes)],
 ].filter(Boolean);
 
 const Row = ({ job, gone, columns, isChosen, choose }) => html`<tr role="row" class=${gone ? "gone" : ""} data-row=${job.id}>
-  <td role="cell" class="picks"><label class="pick" onMouseDown=${(event) => event.shiftKey && event.preventDefault()}><input type="checkbox" aria-label=${`Select ${job.id}`}
+  <td role="cell" class="picks"><label class="pick" onMouseDown=${(event) => event.shiftKey && event.preventDefault()}><input type="checkbox" aria-label=${t`Select ${job.id}`}
     checked=${isChosen} disabled=${gone} onClick=${(event) => choose(event.shiftKey)} /></label></td>
   <th role="rowheader" scope="row" class="id"><a class="mono cut" title=${job.id} href=${href("jobs", job.id)}>${job.id}</a></th>
   ${columns.map(([name, kind, cell]) => html`<td key=${kind} role="cell" class=${kind} data-name=${name}>${cell(job, gone)}</td>`)}
@@ -106,8 +107,9 @@ export function useCounts(topic) {
 /** Says of an empty list what is near: the jobs of its topic, or of all, in every state. */
 function Nothing({ topic, counts: { data, error } }) {
   const near = STATES.filter((state) => data?.counts[state] > 0);
-  return html`<p class="empty">No job matches. ${error?.status === 404 && html`There is no topic <bdi class="mono"><${Text} text=${topic} /></bdi>. `}${near.length > 0 && html`In ${topic || "all topics"}: ${near.map((state, n) => html`${n > 0 && ", "}<a
-    href=${`${href("jobs")}${queryText({ state, topic })}`}>${count(data.counts[state])} ${state}</a>`)}.`}</p>`;
+  const found = near.map((state, n) => html`${n > 0 && ", "}<a href=${`${href("jobs")}${queryText({ state, topic })}`}>${count(data.counts[state])} ${stateName(state)}</a>`);
+  return html`<p class="empty">${t`No job matches.`} ${error?.status === 404 && t`There is no topic ${html`<bdi class="mono"><${Text} text=${topic} /></bdi>`}.`} ${
+    near.length > 0 && (topic ? t`In ${topic}: ${found}.` : t`In all topics: ${found}.`)}</p>`;
 }
 
 /**
@@ -128,7 +130,7 @@ export function JobList({ filter, counts, ask }) {
   const sortAnew = () => list.refresh().then(sort);
   useKeys({ r: sortAnew, x: () => document.activeElement?.closest("[data-row]")?.querySelector("[type=checkbox]").click() });
   const poll = list.first;
-  if (!poll.data) return html`<${Unloaded} poll=${poll} what="the jobs" />`;
+  if (!poll.data) return html`<${Unloaded} poll=${poll} what=${t`the jobs`} />`;
   const present = shown.filter(({ gone }) => !gone);
   const isAll = present.length > 0 && present.every(({ key }) => chosen.has(key));
   /** Selects a job, or unselects it; with Shift, it does the same to all between it and the last one. */
@@ -141,41 +143,42 @@ export function JobList({ filter, counts, ask }) {
   };
   const done = () => (setChosen(new Set()), sortAnew());
   const picked = present.filter(({ key }) => chosen.has(key)).map(({ row }) => row.job);
-  const buttons = (jobs, scope) => [["requeue", "Replay", ["dead"]], ["revoke", "Take back", jobs ? ["reserved"] : []], ["reschedule", "Reschedule", ["delayed", "ready"]], ["delete", "Delete", Object.keys(MOMENTS)]]
-    .filter(([action, , states]) => states.includes(filter.state) && may(["requeue", "revoke"].includes(action) ? "admin" : scope))
-    .map(([action, name]) => html`<button key=${action} class=${action === "delete" ? "danger quiet" : ""}
-      onClick=${() => ask({ action, filter, jobs, done })}>${name}${jobs ? "" : " all that match"} …</button>`);
+  const buttons = (jobs, scope) => [["requeue", t`Replay …`, t`Replay all that match …`, ["dead"]], ["revoke", t`Take back …`, t`Take back all that match …`, jobs ? ["reserved"] : []], ["reschedule", t`Reschedule …`, t`Reschedule all that match …`, ["delayed", "ready"]], ["delete", t`Delete …`, t`Delete all that match …`, Object.keys(MOMENTS)]]
+    .filter(([action, , , states]) => states.includes(filter.state) && may(["requeue", "revoke"].includes(action) ? "admin" : scope))
+    .map(([action, name, nameForAll]) => html`<button key=${action} class=${action === "delete" ? "danger quiet" : ""}
+      onClick=${() => ask({ action, filter, jobs, done })}>${jobs ? name : nameForAll}</button>`);
   const columns = columnsOf(filter);
   const total = list.next && !isPart(filter) ? (counts?.data?.counts[filter.state] ?? 0) : 0;
   const heading = (name, kind) => html`<th key=${kind} role="columnheader" scope="col" class=${kind}
     aria-sort=${kind === "moment" ? (filter.order ? "descending" : "ascending") : undefined}>${name}</th>`;
   return html`${list.isAsLeft && !poll.stale
-      ? html`<p class="as-of" role="status"><strong>As of <${Moment} at=${list.at} />.</strong> These rows are as you left them. <button onClick=${sortAnew}>Read now</button></p>`
+      ? html`<p class="as-of" role="status"><strong>${t`As of ${html`<${Moment} at=${list.at} />`}.`}</strong> ${t`These rows are as you left them.`} <button onClick=${sortAnew}>${t`Read now`}</button></p>`
       : html`<${AsOf} poll=${poll} />`}
     <section class="card ${poll.stale}" aria-labelledby="list" ref=${card}>
       <div class="heading">
         <label class="pick"><input type="checkbox" ref=${all} checked=${isAll} disabled=${present.length === 0}
-          onChange=${() => setChosen(new Set(isAll ? [] : present.map(({ key }) => key)))} /> Select all shown</label>
-        <h2 id="list"><${Mark} state=${filter.state} /> ${count(present.length)}${total > present.length ? ` of ${count(total)}` : list.next && " and more"}</h2>
+          onChange=${() => setChosen(new Set(isAll ? [] : present.map(({ key }) => key)))} /> ${t`Select all shown`}</label>
+        <h2 id="list"><${Mark} state=${filter.state} /> ${
+          total > present.length ? t`${count(present.length)} of ${count(total)}` : list.next ? t`${count(present.length)} and more` : count(present.length)}</h2>
         <${Changes} changes=${changes} sort=${sortAnew} />
-        ${filter.state !== "ready" && html`<label class="order">Order
+        ${filter.state !== "ready" && html`<label class="order">${t`Order`}
           <select value=${filter.order ?? "asc"} onChange=${(event) => setQuery({ order: event.target.value === "desc" ? "desc" : null })}>
-            <option value="asc">earliest first</option><option value="desc">latest first</option></select></label>`}
+            <option value="asc">${t`earliest first`}</option><option value="desc">${t`latest first`}</option></select></label>`}
         ${picked.length === 0 && present.length > 0 && html`<div class="actions">${buttons(null, "admin")}</div>`}
       </div>
       ${shown.length > 0 && html`<table role="table" class="list" aria-labelledby="list">
-        <thead role="rowgroup"><tr role="row">${[[html`<span class="visually-hidden">Selected</span>`, "picks"], ["Id", "id"], ...columns].map(([name, kind]) => heading(name, kind))}</tr></thead>
+        <thead role="rowgroup"><tr role="row">${[[html`<span class="visually-hidden">${t`Selected`}</span>`, "picks"], [t`Id`, "id"], ...columns].map(([name, kind]) => heading(name, kind))}</tr></thead>
         <tbody role="rowgroup" ...${holding(hold)}>${shown.map(({ key, row, gone }) => html`<${Row} key=${key} job=${row.job} gone=${gone} columns=${columns}
           isChosen=${chosen.has(key)} choose=${(isRange) => toggle(key, isRange)} />`)}</tbody></table>`}
       ${shown.length === 0 && !list.next && html`<${Nothing} topic=${filter.topic} counts=${counts ?? {}} />`}
       ${list.error && html`<${Failure} error=${list.error} />`}
       ${list.next && html`<div class="actions">
         ${list.busy
-          ? html`<span role="status">Searching: ${count(list.examined)} jobs examined …</span> <button onClick=${list.stop}>Stop</button>
-            ${filter.id_prefix && !filter.topic && html`<span class="small">All topics are searched. In one topic an id is found sooner.</span>`}`
-          : html`<button onClick=${list.extend}>Show more</button>`}</div>`}
-      ${picked.length > 0 && html`<div class="selection" role="group" aria-label="Selected jobs">
-        <strong>${count(picked.length)} selected</strong> ${buttons(picked, "add")}
-        <button class="quiet" onClick=${() => (setChosen(new Set()), all.current.focus())}>Clear</button></div>`}
+          ? html`<span role="status">${t`Searching: ${count(list.examined)} jobs examined …`}</span> <button onClick=${list.stop}>${t`Stop`}</button>
+            ${filter.id_prefix && !filter.topic && html`<span class="small">${t`All topics are searched. In one topic an id is found sooner.`}</span>`}`
+          : html`<button onClick=${list.extend}>${t`Show more`}</button>`}</div>`}
+      ${picked.length > 0 && html`<div class="selection" role="group" aria-label=${t`Selected jobs`}>
+        <strong>${t`${count(picked.length)} selected`}</strong> ${buttons(picked, "add")}
+        <button class="quiet" onClick=${() => (setChosen(new Set()), all.current.focus())}>${t`Clear`}</button></div>`}
     </section>`;
 }

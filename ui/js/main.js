@@ -2,6 +2,7 @@
 import { Boundary, focusHeading, html, later, render, useEffect, useObservable, useRef, useState } from "./lib.js";
 import { href, route } from "./address.js";
 import { settings } from "./api.js";
+import { t } from "./language.js";
 import { Job } from "./pages/job.js";
 import { Overview } from "./pages/overview.js";
 import { SignIn } from "./pages/signin.js";
@@ -11,7 +12,7 @@ import { recalled } from "./place.js";
 import { session } from "./session.js";
 import { Shell } from "./shell.js";
 
-const loading = html`<${Loading} what="the page" />`;
+const loading = html`<${Loading} what=${t`the page`} />`;
 const Audit = later(async () => (await import("./pages/audit.js")).Audit, loading, notLoaded);
 const Bulk = later(async () => (await import("./pages/bulk.js")).Bulk, loading, notLoaded);
 const Callbacks = later(async () => (await import("./pages/callbacks.js")).Callbacks, loading, notLoaded);
@@ -23,25 +24,25 @@ const Workers = later(async () => (await import("./pages/workers.js")).Workers, 
 
 function pageOf(parts, hidesBodies) {
   const [first, second, third] = parts;
-  if (parts.length === 0) return ["Overview", html`<${Overview} />`];
+  if (parts.length === 0) return [t`Overview`, html`<${Overview} />`];
   if (first === "topics" && parts.length === 2) return [second, html`<${Topic} key=${second} topic=${second} />`];
   if (first === "topics" && third === "dead" && parts.length === 3) {
-    return [`Dead letters of ${second}`, html`<${Dead} key=${second} topic=${second} />`];
+    return [t`Dead letters of ${second}`, html`<${Dead} key=${second} topic=${second} />`];
   }
-  if (first === "dead" && parts.length === 1) return ["Dead letters", html`<${Dead} key="" />`];
-  if (first === "jobs" && parts.length === 1) return ["Jobs", html`<${Jobs} />`];
+  if (first === "dead" && parts.length === 1) return [t`Dead letters`, html`<${Dead} key="" />`];
+  if (first === "jobs" && parts.length === 1) return [t`Jobs`, html`<${Jobs} />`];
   if (first === "jobs" && parts.length === 2) {
     return [second, html`<${Job} key=${second} id=${second} hidesBodies=${hidesBodies} />`];
   }
-  if (first === "bulk" && parts.length <= 2) return [second ?? "Bulk", html`<${Bulk} key=${second} id=${second} />`];
+  if (first === "bulk" && parts.length <= 2) return [second ?? t`Bulk`, html`<${Bulk} key=${second} id=${second} />`];
   if (first === "schedules" && parts.length <= 2) {
-    return [second ?? "Schedules", html`<${Schedules} key=${second} name=${second} hidesBodies=${hidesBodies} />`];
+    return [second ?? t`Schedules`, html`<${Schedules} key=${second} name=${second} hidesBodies=${hidesBodies} />`];
   }
-  if (first === "callbacks" && parts.length === 1) return ["Callbacks", html`<${Callbacks} />`];
-  if (first === "workers" && parts.length === 1) return ["Workers", html`<${Workers} />`];
-  if (first === "audit" && parts.length === 1) return ["Audit", html`<${Audit} />`];
-  if (first === "server" && parts.length === 1) return ["Server", html`<${Server} />`];
-  return ["No such page", html`<h1 tabindex="-1">No such page</h1><p>See the <a href=${href()}>overview</a>.</p>`];
+  if (first === "callbacks" && parts.length === 1) return [t`Callbacks`, html`<${Callbacks} />`];
+  if (first === "workers" && parts.length === 1) return [t`Workers`, html`<${Workers} />`];
+  if (first === "audit" && parts.length === 1) return [t`Audit`, html`<${Audit} />`];
+  if (first === "server" && parts.length === 1) return [t`Server`, html`<${Server} />`];
+  return [t`No such page`, html`<h1 tabindex="-1">${t`No such page`}</h1><p>${t`See the ${html`<a href=${href()}>${t`overview`}</a>`}.`}</p>`];
 }
 
 function useSettings() {
@@ -62,15 +63,15 @@ function useSettings() {
   return known;
 }
 
-const failed = (error) => html`<h1 tabindex="-1">This page failed</h1>
-  <p class="problem" role="alert">${error.message}</p><button onClick=${() => location.reload()}>Try again</button>`;
+const failed = (error) => html`<h1 tabindex="-1">${t`This page failed`}</h1>
+  <p class="problem" role="alert">${error.message}</p><button onClick=${() => location.reload()}>${t`Try again`}</button>`;
 
 function App() {
   const parts = useObservable(route);
   const { token, required } = useObservable(session);
   const { title, hide_bodies: hidesBodies } = useSettings();
   const signsIn = required && !token;
-  const [name, page] = signsIn ? ["Sign in", html`<${SignIn} />`] : pageOf(parts, hidesBodies);
+  const [name, page] = signsIn ? [t`Sign in`, html`<${SignIn} />`] : pageOf(parts, hidesBodies);
   const isFirst = useRef(true);
   useEffect(() => void (document.title = [name, "Linger", title].filter(Boolean).join(" · ")), [name, title]);
   useEffect(() => {

@@ -1,6 +1,7 @@
 // The menu at the right of the header: who is signed in, and what this browser shows.
 import { html, useObservable, useRef } from "./lib.js";
 import { rights } from "./api.js";
+import { t } from "./language.js";
 import { prefer, preferences } from "./preferences.js";
 import { session, signOut } from "./session.js";
 
@@ -15,8 +16,8 @@ function Choice({ name, legend, options }) {
 }
 
 function Who({ rights: { name, scopes, topics } }) {
-  if (!name) return html`<p class="small">This server requires no token: all may do everything.</p>`;
-  return html`<p><strong>${name}</strong> <span class="small">${scopes.join(", ")}${topics ? ` for ${topics.join(", ")}` : ""}</span></p>`;
+  if (!name) return html`<p class="small">${t`This server requires no token: all may do everything.`}</p>`;
+  return html`<p><strong>${name}</strong> <span class="small">${topics ? t`${scopes.join(", ")} for ${topics.join(", ")}` : scopes.join(", ")}</span></p>`;
 }
 
 export function Menu({ showKeys }) {
@@ -25,16 +26,17 @@ export function Menu({ showKeys }) {
   const menu = useRef(null);
   // The focus goes back to the button first, which then gets it again from what is opened.
   const after = (action) => () => (menu.current.hidePopover(), action());
-  return html`<button class="quiet menu-button" popovertarget="menu"><span class="visually-hidden">Menu </span>${known?.name || "Menu"}</button>
-    <div ref=${menu} id="menu" popover="auto" class="menu" role="group" aria-label="Menu">
+  return html`<button class="quiet menu-button" popovertarget="menu"><span class="visually-hidden">${t`Menu`} </span>${known?.name || t`Menu`}</button>
+    <div ref=${menu} id="menu" popover="auto" class="menu" role="group" aria-label=${t`Menu`}>
       ${known && html`<${Who} rights=${known} />`}
-      <${Choice} name="theme" legend="Theme" options=${[["auto", "Auto"], ["light", "Light"], ["dark", "Dark"]]} />
-      <${Choice} name="zone" legend="Times" options=${[["local", "Local"], ["utc", "UTC"]]} />
-      <${Choice} name="live" legend="Live updates" options=${[[true, "On"], [false, "Off"]]} />
-      <${Choice} name="keys" legend="Single-key shortcuts" options=${[[true, "On"], [false, "Off"]]} />
+      <${Choice} name="theme" legend=${t`Theme`} options=${[["auto", t`Auto`], ["light", t`Light`], ["dark", t`Dark`]]} />
+      <${Choice} name="language" legend=${t`Language`} options=${[["auto", t`Browser`], ["en", "English"], ["zh", "简体中文"]]} />
+      <${Choice} name="zone" legend=${t`Times`} options=${[["local", t`Local`], ["utc", "UTC"]]} />
+      <${Choice} name="live" legend=${t`Live updates`} options=${[[true, t`On`], [false, t`Off`]]} />
+      <${Choice} name="keys" legend=${t`Single-key shortcuts`} options=${[[true, t`On`], [false, t`Off`]]} />
       <div class="actions">
-        <button onClick=${after(showKeys)}>Keys</button>
-        ${token && html`<button onClick=${after(signOut)}>Sign out</button>`}
+        <button onClick=${after(showKeys)}>${t`Keys`}</button>
+        ${token && html`<button onClick=${after(signOut)}>${t`Sign out`}</button>`}
       </div>
     </div>`;
 }

@@ -1,9 +1,10 @@
 // Rows that never move under the pointer: their order stays until the user asks for a new one.
 import { html, useCallback, useRef, useState } from "./lib.js";
 import { counted } from "./format.js";
+import { t } from "./language.js";
 
 export const Changes = ({ changes, sort }) =>
-  changes > 0 && html`<button class="quiet" onClick=${sort}>${counted(changes, "change")}, press <kbd>r</kbd></button>`;
+  changes > 0 && html`<button class="quiet" onClick=${sort}>${t`${counted(changes, "change")}, press ${html`<kbd>r</kbd>`}`}</button>`;
 
 /** Tells `hold` whether the pointer or the focus is in an element. */
 export const holding = (hold) => ({

@@ -1,41 +1,55 @@
 // The small parts that pages are made of. They know no call and no page.
 import { html, useEffect, useId, useMemo, useObservable, useRef, useState } from "./lib.js";
 import { useNow } from "./clock.js";
-import { byteLength, bytes, count, distance, duration, moment, revealed } from "./format.js";
+import { byteLength, bytes, count, distance, duration, exactly, moment, revealed } from "./format.js";
+import { t } from "./language.js";
 import { readable } from "./payload.js";
 import { preferences } from "./preferences.js";
 
 export const STATES = ["delayed", "ready", "reserved", "dead"];
+
+const STATE_NAMES = { delayed: t`delayed`, ready: t`ready`, reserved: t`reserved`, dead: t`dead` };
+
+/** A state in the language of the page, or as the API has it. */
+export const stateName = (state) => STATE_NAMES[state] ?? state;
 
 /** The mark of a state: a colour and a shape, so that neither is needed alone. */
 export const Mark = ({ state }) => html`<span class="mark ${state}" aria-hidden="true" />`;
 
 export const StateName = ({ state }) => {
   const known = STATES.includes(state) ? state : "unknown";
-  return html`<span class="state ${known}"><${Mark} state=${known} />${state}</span>`;
+  return html`<span class="state ${known}"><${Mark} state=${known} />${stateName(state)}</span>`;
 };
+
+/** What the pointer shows of a moment: the whole of it with its zone, and the text of the API. */
+function useTitle(at) {
+  const { zone } = useObservable(preferences);
+  return useMemo(() => `${exactly(Date.parse(at), zone)}\n${at}`, [at, zone]);
+}
 
 export function Time({ at }) {
   const { zone } = useObservable(preferences);
   const now = useNow();
-  return html`<time datetime=${at} title=${at}>${moment(Date.parse(at), now, zone)}</time>`;
+  return html`<time datetime=${at} title=${useTitle(at)}>${moment(Date.parse(at), now, zone)}</time>`;
 }
 
 export const Moment = ({ at }) => html`<${Time} at=${new Date(at).toISOString()} />`;
 
-export function When({ at }) {
+/** A moment in full, whose text of the API can be copied if it `copies`. */
+export function When({ at, copies }) {
   const now = useNow();
-  return html`<span class="when">${distance(Date.parse(at), now)} <small><${Time} at=${at} /></small></span>`;
+  return html`<span class="when">${distance(Date.parse(at), now)} <small><${Time} at=${at} /></small></span>${
+    copies && html`<${Copy} text=${at} what=${t`Copy ${at}`} isSmall />`}`;
 }
 
 export function Distance({ at }) {
   const now = useNow();
-  return html`<time datetime=${at} title=${at}>${distance(Date.parse(at), now)}</time>`;
+  return html`<time datetime=${at} title=${useTitle(at)}>${distance(Date.parse(at), now)}</time>`;
 }
 
 export function Elapsed({ at }) {
   const now = useNow();
-  return html`<time datetime=${at} title=${at}>${duration(Math.max(0, Math.round((now - Date.parse(at)) / 1000)))}</time>`;
+  return html`<time datetime=${at} title=${useTitle(at)}>${duration(Math.max(0, Math.round((now - Date.parse(at)) / 1000)))}</time>`;
 }
 
 /** Text of strangers: hidden characters are shown as their code points. */
@@ -72,24 +86,24 @@ export function Bars({ kind, numbers, titleOf }) {
 }
 
 /** Appears only after 200 ms, so that quick answers do not flicker. */
-export const Loading = ({ what }) => html`<p class="loading" role="status">Loading ${what} …</p>`;
+export const Loading = ({ what }) => html`<p class="loading" role="status">${t`Loading ${what} …`}</p>`;
 
 /** What the operator of the server finds a failed call by. */
-export const CallDetails = ({ error: { status, code, requestId } }) => requestId && html`<details class="call-details"><summary>Details</summary>
-  <p class="small">HTTP ${status} <code>${code}</code>, request <code>${requestId}</code></p></details>`;
+export const CallDetails = ({ error: { status, code, requestId } }) => requestId && html`<details class="call-details"><summary>${t`Details`}</summary>
+  <p class="small">${t`HTTP ${status} ${html`<code>${code}</code>`}, request ${html`<code>${requestId}</code>`}`}</p></details>`;
 
 /** What failed and why. It can be tried again unless it would fail in the same way. */
 export function Failure({ error, retry }) {
   return html`<div class="failure" role="alert">
-    <strong>${error.title || "This did not work"}</strong>
+    <strong>${error.title || t`This did not work`}</strong>
     <p><${Text} text=${error.detail ?? String(error)} /></p>
     <${CallDetails} error=${error} />
-    ${retry && error.passes !== false && html`<button onClick=${retry}>Retry</button>`}
+    ${retry && error.passes !== false && html`<button onClick=${retry}>${t`Retry`}</button>`}
   </div>`;
 }
 
 /** In place of a module that was not loaded. */
-export const notLoaded = (retry) => html`<${Failure} error=${{ title: "The page was not loaded", detail: "The server does not answer." }} retry=${retry} />`;
+export const notLoaded = (retry) => html`<${Failure} error=${{ title: t`The page was not loaded`, detail: t`The server does not answer.` }} retry=${retry} />`;
 
 export function Unloaded({ poll, what }) {
   if (poll.error) return html`<${Failure} error=${poll.error} retry=${poll.refresh} />`;
@@ -100,26 +114,27 @@ export function AsOf({ poll }) {
   const { live } = useObservable(preferences);
   if (!poll.stale && (live || !poll.data)) return null;
   return html`<p class="as-of" role="status">
-    <strong>As of <${Moment} at=${poll.at} />.</strong> ${poll.stale ? html`<${Text} text=${poll.error.detail} />` : "Updates are off."}
-    ${(!poll.stale || poll.error.passes) && html`<button onClick=${poll.refresh}>${poll.stale ? "Retry now" : "Read now"}</button>`}
+    <strong>${t`As of ${html`<${Moment} at=${poll.at} />`}.`}</strong> ${poll.stale ? html`<${Text} text=${poll.error.detail} />` : t`Updates are off.`}
+    ${(!poll.stale || poll.error.passes) && html`<button onClick=${poll.refresh}>${poll.stale ? t`Retry now` : t`Read now`}</button>`}
   </p>`;
 }
 
 /** Tells that something is gone of which the last figures stay. */
 export const Gone = ({ what, poll, children }) => html`<p class="as-of" role="status">
-  <strong>${what}</strong> <span>${children} Below is what it was at <${Moment} at=${poll.at} />.</span></p>`;
+  <strong>${what}</strong> <span>${children} ${t`Below is what it was at ${html`<${Moment} at=${poll.at} />`}.`}</span></p>`;
 
-export function Copy({ text, label = "Copy", of }) {
+/** Copies a text. `what` it is distinguishes the buttons of a page; one that `isSmall` is a sign alone. */
+export function Copy({ text, label = t`Copy`, what, isSmall }) {
   const [state, setState] = useState("");
   const timer = useRef(0);
   useEffect(() => () => clearTimeout(timer.current), []);
   const copy = async () => {
-    setState((await copied(text)) ? "Copied" : "Not copied");
+    setState((await copied(text)) ? t`Copied` : t`Not copied`);
     clearTimeout(timer.current);
     timer.current = setTimeout(() => setState(""), 2000);
   };
-  return html`<button class="quiet" onClick=${copy} aria-label=${of && `${label} ${of}`}>
-      ${state || label}</button>
+  return html`<button class=${isSmall ? "quiet sign" : "quiet"} onClick=${copy} aria-label=${what} title=${isSmall && what}>
+      ${isSmall && !state ? html`<svg viewBox="0 0 16 16" aria-hidden="true"><path d="M5.5 5.5h8v8h-8zM3.5 10.5h-1v-8h8v1" /></svg>` : state || label}</button>
     <span class="visually-hidden" role="status">${state}</span>`;
 }
 
@@ -145,19 +160,19 @@ export function Body({ raw, hidden, children }) {
   const [shown, setShown] = useState(!hidden);
   const [whole, setWhole] = useState(false);
   const [isRaw, setRaw] = useState(false);
-  if (!shown) return html`<button onClick=${() => setShown(true)}>Show the body</button>`;
+  if (!shown) return html`<button onClick=${() => setShown(true)}>${t`Show the body`}</button>`;
   const { text, size } = useMemo(() => (isRaw ? { text: raw, size: bytes(byteLength(raw)) } : readable(raw)), [raw, isRaw]);
   const isLong = text.length > FIRST_CHARACTERS && !whole;
   return html`<div class="body">
     <div class="actions">
-      <${Copy} text=${raw} of="the body" />
-      <button class="quiet" aria-pressed=${isRaw} onClick=${() => setRaw(!isRaw)}>Raw</button>
+      <${Copy} text=${raw} what=${t`Copy the body`} />
+      <button class="quiet" aria-pressed=${isRaw} onClick=${() => setRaw(!isRaw)}>${t`Raw`}</button>
       ${children}
       <span class="small">${size}</span>
     </div>
-    <pre tabindex="0" role="region" aria-label="Body"><${Text} text=${isLong ? text.slice(0, FIRST_CHARACTERS) : text} /></pre>
+    <pre tabindex="0" role="region" aria-label=${t`Body`}><${Text} text=${isLong ? text.slice(0, FIRST_CHARACTERS) : text} /></pre>
     ${isLong &&
-    html`<button onClick=${() => setWhole(true)}>Show all ${count(text.length)} characters</button>`}
+    html`<button onClick=${() => setWhole(true)}>${t`Show all ${count(text.length)} characters`}</button>`}
   </div>`;
 }
 
@@ -175,6 +190,6 @@ export const Facts = ({ facts }) => html`<dl class="facts">
 </dl>`;
 
 export const Command = ({ text }) => html`<div class="command">
-  <pre tabindex="0" role="region" aria-label="Command"><code>${text}</code></pre>
-  <${Copy} text=${text} of="the command" />
+  <pre tabindex="0" role="region" aria-label=${t`Command`}><code>${text}</code></pre>
+  <${Copy} text=${text} what=${t`Copy the command`} />
 </div>`;

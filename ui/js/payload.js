@@ -1,4 +1,5 @@
 // What a job's body says, for people. The stored text stays in `Raw`, and is what is copied.
+import { t } from "./language.js";
 import { indent, soleMember } from "./rawjson.js";
 import { byteLength, bytes } from "./format.js";
 
@@ -41,8 +42,8 @@ function dump(payload) {
  */
 export function readable(raw) {
   const [name, value] = soleMember(raw);
-  if (name === "linger:text" && typeof value === "string") return { text: value, size: `${bytes(byteLength(value))} of text` };
+  if (name === "linger:text" && typeof value === "string") return { text: value, size: t`${bytes(byteLength(value))} of text` };
   const payload = name === "linger:base64" && typeof value === "string" ? bytesOf(value) : undefined;
-  if (payload) return { text: dump(payload), size: `${bytes(payload.length)} that are not text` };
+  if (payload) return { text: dump(payload), size: t`${bytes(payload.length)} that are not text` };
   return { text: decoded(indent(raw)), size: bytes(byteLength(raw)) };
 }

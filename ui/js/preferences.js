@@ -1,9 +1,9 @@
-// What the user chose for this browser: theme, time zone, keys, live updates. Never a token.
+// What the user chose for this browser: theme, language, time zone, keys, live updates. Never a token.
 import { observable } from "./lib.js";
 
 const KEY = "linger.preferences";
-const DEFAULTS = { theme: "auto", zone: "local", keys: true, live: true };
-const CHOICES = { theme: ["auto", "light", "dark"], zone: ["local", "utc"], keys: [true, false], live: [true, false] };
+const DEFAULTS = { theme: "auto", language: "auto", zone: "local", keys: true, live: true };
+const CHOICES = { theme: ["auto", "light", "dark"], language: ["auto", "en", "zh"], zone: ["local", "utc"], keys: [true, false], live: [true, false] };
 
 function stored() {
   const chosen = { ...DEFAULTS };
@@ -21,7 +21,8 @@ function stored() {
 export const preferences = observable(stored());
 
 export function prefer(change) {
-  const next = { ...preferences.get(), ...change };
+  const before = preferences.get();
+  const next = { ...before, ...change };
   preferences.set(next);
   if (next.theme === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = next.theme;
@@ -30,4 +31,6 @@ export function prefer(change) {
   } catch {
     // The choice then lasts as long as the page.
   }
+  // Texts are made in the language with which the page was loaded.
+  if (next.language !== before.language) location.reload();
 }

@@ -5,6 +5,7 @@ import { put } from "./api.js";
 import { words } from "./cron.js";
 import { announce, Question } from "./dialog.js";
 import { isDuration } from "./format.js";
+import { t } from "./language.js";
 import { Field, Text, Time, When } from "./parts.js";
 
 /** How many milliseconds after the last key the server is asked. */
@@ -13,8 +14,8 @@ const SHOWN = 5;
 
 /** The moments at which changed clocks meet a run. */
 export const ClockChanges = ({ changes }) => html`<ul class="clock-changes">${changes.map(({ at, time, effect }) => html`<li key=${at} class="problem">
-  Clocks ${effect === "skipped" ? "skip" : "repeat"} ${time.replace("T", " ")}: that run is at <${Time} at=${at} />, ${
-    effect === "skipped" ? "right after the gap" : "the first of the two"}.</li>`)}</ul>`;
+  ${effect === "skipped" ? t`Clocks skip ${time.replace("T", " ")}: that run is at ${html`<${Time} at=${at} />`}, right after the gap.`
+    : t`Clocks repeat ${time.replace("T", " ")}: that run is at ${html`<${Time} at=${at} />`}, the first of the two.`}</li>`)}</ul>`;
 
 const ZONES = Intl.supportedValuesOf("timeZone");
 
@@ -25,8 +26,8 @@ function Select({ label, value, options, choose }) {
     <select id=${id} value=${value} onChange=${(event) => choose(event.target.value)}>${Object.entries(options).map(([name, text]) => html`<option key=${name} value=${name}>${text}</option>`)}</select>`;
 }
 
-const OVERLAP = { skip: "Leave the run out", allow: "Run beside it", replace: "Take the place of a job that waits" };
-const MISSED = { one: "Make up for the latest", all: "Make up for all", none: "Make up for none" };
+const OVERLAP = { skip: t`Leave the run out`, allow: t`Run beside it`, replace: t`Take the place of a job that waits` };
+const MISSED = { one: t`Make up for the latest`, all: t`Make up for all`, none: t`Make up for none` };
 
 const EMPTY = {
   name: "", rule: "cron", cron: "0 9 * * MON-FRI", every: "15m", time_zone: Intl.DateTimeFormat().resolvedOptions().timeZone,
@@ -81,7 +82,7 @@ function Preview({ said, text }) {
   if (!said) return html`<p class="small preview" role="status">…</p>`;
   if (said.error) return html`${(said.error.faults ?? [said.error.detail]).map((fault) => html`<p class="problem" role="alert"><${Text} text=${fault} /></p>`)}`;
   return html`<div class="preview" role="status">${text && html`<p><strong>${text}</strong></p>`}
-    ${said.runs.length === 0 ? html`<p>It has no run.</p>` : html`<ol class="runs">${said.runs.map((at) => html`<li key=${at}><${When} at=${at} /></li>`)}</ol>`}
+    ${said.runs.length === 0 ? html`<p>${t`It has no run.`}</p>` : html`<ol class="runs">${said.runs.map((at) => html`<li key=${at}><${When} at=${at} /></li>`)}</ol>`}
     <${ClockChanges} changes=${said.changes} /></div>`;
 }
 
@@ -102,22 +103,22 @@ export function Editor({ schedule: present, close, done }) {
     await put(path("schedules", name), definition, schedule?.revision ?? 0);
     // First, because what is announced goes with the page.
     done(name);
-    announce(schedule ? `${name} is changed.` : `${name} is made.`);
+    announce(schedule ? t`${name} is changed.` : t`${name} is made.`);
   };
-  return html`<${Question} title=${schedule ? `Change ${name}` : "New schedule"} label="Save" kind="primary" act=${act} close=${close}
+  return html`<${Question} title=${schedule ? t`Change ${name}` : t`New schedule`} label=${t`Save`} kind="primary" act=${act} close=${close}
       ready=${Boolean(name && said?.runs)}>
-    ${!schedule && field("name", "Name", { maxlength: 200 })}
-    <${Select} label="Runs" value=${values.rule} choose=${set("rule")} options=${{ cron: "By the clock, as a pattern of cron", every: "At an interval" }} />
+    ${!schedule && field("name", t`Name`, { maxlength: 200 })}
+    <${Select} label=${t`Runs`} value=${values.rule} choose=${set("rule")} options=${{ cron: t`By the clock, as a pattern of cron`, every: t`At an interval` }} />
     ${values.rule === "cron"
-      ? html`${field("cron", "Pattern: minute, hour, day, month, day of the week")}${field("time_zone", "Zone", { list: zones })}
+      ? html`${field("cron", t`Pattern: minute, hour, day, month, day of the week`)}${field("time_zone", t`Zone`, { list: zones })}
           <datalist id=${zones}>${["UTC", ...ZONES].map((zone) => html`<option key=${zone} value=${zone} />`)}</datalist>`
-      : field("every", "Every", { class: "short" })}
-    ${values.rule === "every" && !isDuration(values.every.trim()) && html`<p class="problem" role="alert">A time looks like 30m, 1h30m or 2d.</p>`}
-    <label for=${job}>Job of each run, in JSON</label>
+      : field("every", t`Every`, { class: "short" })}
+    ${values.rule === "every" && !isDuration(values.every.trim()) && html`<p class="problem" role="alert">${t`A time looks like 30m, 1h30m or 2d.`}</p>`}
+    <label for=${job}>${t`Job of each run, in JSON`}</label>
     <textarea id=${job} class="mono" rows="3" spellcheck=${false} aria-invalid=${isJson(values.job) ? undefined : "true"} value=${values.job} onInput=${(event) => set("job")(event.target.value)} />
-    ${!isJson(values.job) && html`<p class="problem" role="alert">This is not a JSON object.</p>`}
-    <${Select} label="If the last run is not over" value=${values.overlap} options=${OVERLAP} choose=${set("overlap")} />
-    <${Select} label="After an outage" value=${values.missed} options=${MISSED} choose=${set("missed")} />
+    ${!isJson(values.job) && html`<p class="problem" role="alert">${t`This is not a JSON object.`}</p>`}
+    <${Select} label=${t`If the last run is not over`} value=${values.overlap} options=${OVERLAP} choose=${set("overlap")} />
+    <${Select} label=${t`After an outage`} value=${values.missed} options=${MISSED} choose=${set("missed")} />
     ${definition && html`<${Preview} said=${said} text=${values.rule === "cron" && words(values.cron)} />`}
   <//>`;
 }

@@ -8,20 +8,21 @@ import { serverNow, useNow } from "./clock.js";
 import { Result } from "./dialog.js";
 import { count, zoneName } from "./format.js";
 import { moveRow, useKeys } from "./keys.js";
+import { t } from "./language.js";
 import { Menu } from "./menu.js";
 import { connection, usePoll, waited } from "./poll.js";
 import { prefer, preferences } from "./preferences.js";
 
 const PAGES = [
-  ["Overview", [], ["", "topics"]],
-  ["Jobs", ["jobs"], ["jobs"]],
-  ["Dead letters", ["dead"], ["dead"]],
-  ["Schedules", ["schedules"], ["schedules"]],
-  ["Workers", ["workers"], ["workers"]],
-  ["Callbacks", ["callbacks"], ["callbacks"]],
-  ["Bulk", ["bulk"], ["bulk"]],
-  ["Audit", ["audit"], ["audit"]],
-  ["Server", ["server"], ["server"]],
+  [t`Overview`, [], ["", "topics"]],
+  [t`Jobs`, ["jobs"], ["jobs"]],
+  [t`Dead letters`, ["dead"], ["dead"]],
+  [t`Schedules`, ["schedules"], ["schedules"]],
+  [t`Workers`, ["workers"], ["workers"]],
+  [t`Callbacks`, ["callbacks"], ["callbacks"]],
+  [t`Bulk`, ["bulk"], ["bulk"]],
+  [t`Audit`, ["audit"], ["audit"]],
+  [t`Server`, ["server"], ["server"]],
 ];
 
 /** Reads the figures of the whole queue so rarely that it costs nothing, where no page does so anyway. */
@@ -51,9 +52,9 @@ function Live() {
   useNow();
   const wait = Math.max(0, Math.ceil((retryAt - serverNow()) / 1000));
   const isSlow = waited() > LONG_WAIT;
-  const text = failing ? (wait > 0 ? `Retry in ${wait} s` : "Retrying …") : isSlow ? `Waiting ${Math.floor(waited() / 1000)} s` : live ? "Live" : "Updates off";
+  const text = failing ? (wait > 0 ? t`Retry in ${wait} s` : t`Retrying …`) : isSlow ? t`Waiting ${Math.floor(waited() / 1000)} s` : live ? t`Live` : t`Updates off`;
   return html`<button class=${`live ${failing || isSlow ? "failing" : live ? "on" : "off"}`} aria-pressed=${live}
-    aria-label=${failing || isSlow ? "Live updates: the server does not answer" : "Live updates"} onClick=${togglesLive}>
+    aria-label=${failing || isSlow ? t`Live updates: the server does not answer` : t`Live updates`} onClick=${togglesLive}>
     <span class="dot" aria-hidden="true" /><span class="live-text">${text}</span></button>`;
 }
 
@@ -85,7 +86,7 @@ function Search() {
     else location.hash = text.slice(page).trim();
   };
   return html`<form role="search" onSubmit=${open}>
-    <input ref=${field} type="search" aria-label="Find a job or a topic" placeholder="Id of a job, or a topic" autocomplete="off"
+    <input ref=${field} type="search" aria-label=${t`Find a job or a topic`} placeholder=${t`Id of a job, or a topic`} autocomplete="off"
       autocapitalize="off" spellcheck=${false} maxlength="2000" value=${text} onInput=${(event) => setText(event.target.value)} />
     <kbd aria-hidden="true">/</kbd>
   </form>`;
@@ -95,7 +96,7 @@ const isLoopback = /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/.test(loca
 
 const Warning = () =>
   location.protocol === "http:" && !isLoopback
-    ? html`<p class="banner" role="note">This connection is not encrypted: others on the network can read tokens and jobs.</p>`
+    ? html`<p class="banner" role="note">${t`This connection is not encrypted: others on the network can read tokens and jobs.`}</p>`
     : null;
 
 export function Shell({ title, signsIn, children }) {
@@ -122,11 +123,11 @@ export function Shell({ title, signsIn, children }) {
     "?": () => keys.ask({}),
   }, true);
   return html`<a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.querySelector("main").focus())}>
-      Skip to the page</a>
+      ${t`Skip to the page`}</a>
     <header class="top">
       <div class="brand"><a href=${href()}><${Logo} />Linger</a>${title && html`<span class="title">${title}</span>`}</div>
-      ${!signsIn && html`<nav aria-label="Pages">${PAGES.map(([name, target, roots]) => html`<a key=${name} href=${href(...target)}
-        aria-current=${roots.includes(root) ? "page" : undefined}>${name}${name === "Dead letters" && html`<${DeadCount} isRead=${root === ""} />`}</a>`)}</nav>
+      ${!signsIn && html`<nav aria-label=${t`Pages`}>${PAGES.map(([name, target, roots]) => html`<a key=${name} href=${href(...target)}
+        aria-current=${roots.includes(root) ? "page" : undefined}>${name}${target[0] === "dead" && html`<${DeadCount} isRead=${root === ""} />`}</a>`)}</nav>
         <${Search} />
         <${Live} />
         <${Menu} showKeys=${() => keys.ask({})} />`}
@@ -134,7 +135,7 @@ export function Shell({ title, signsIn, children }) {
     <${Warning} />
     <main tabindex="-1" id="main">${children}</main>
     <footer>
-      <span>Times in ${zoneName(zone, now)}${zone !== "utc" && ", or with their own offset"}</span>
+      <span>${zone === "utc" ? t`Times in UTC` : t`Times in ${zoneName(zone, now)}, or with their own offset`}</span>
     </footer>
     <${Result} />
     ${keys.question}`;

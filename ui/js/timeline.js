@@ -1,5 +1,6 @@
 // The time to come as figures: ranges and their steps, scales and labels, and what a bar is in words. It draws nothing.
-import { clockOf, count, counted, formatted, spanText } from "./format.js";
+import { clockOf, count, counted, formatted, spanText, together } from "./format.js";
+import { t } from "./language.js";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -7,12 +8,12 @@ const DAY = 24 * HOUR;
 const MONTH = 30.5 * DAY;
 
 export const RANGES = [
-  ["1h", "1 h", HOUR, "in the next hour"],
-  ["24h", "24 h", DAY, "in the next 24 hours"],
-  ["7d", "7 d", 7 * DAY, "in the next 7 days"],
-  ["30d", "30 d", 30 * DAY, "in the next 30 days"],
-  ["1y", "1 y", 366 * DAY, "in the next year"],
-  ["10y", "10 y", 3660 * DAY, "in the next 10 years"],
+  ["1h", t`1 h`, HOUR, (jobs) => t`${jobs} in the next hour`],
+  ["24h", t`24 h`, DAY, (jobs) => t`${jobs} in the next 24 hours`],
+  ["7d", t`7 d`, 7 * DAY, (jobs) => t`${jobs} in the next 7 days`],
+  ["30d", t`30 d`, 30 * DAY, (jobs) => t`${jobs} in the next 30 days`],
+  ["1y", t`1 y`, 366 * DAY, (jobs) => t`${jobs} in the next year`],
+  ["10y", t`10 y`, 3660 * DAY, (jobs) => t`${jobs} in the next 10 years`],
 ];
 
 const LONGEST = 11 * 366 * DAY;
@@ -31,7 +32,7 @@ export function viewOf({ range, from, span }, most) {
   const spanMs = isFixed ? minutes * MINUTE : length;
   const step = STEPS.find((step) => spanMs / step <= most) ?? STEPS.at(-1);
   return isFixed
-    ? { from: Math.floor(start / MINUTE) * MINUTE, span: spanMs, step, name: null, words: "in this time" }
+    ? { from: Math.floor(start / MINUTE) * MINUTE, span: spanMs, step, name: null, words: (jobs) => t`${jobs} in this time` }
     : { from: null, span: spanMs, step, name, words };
 }
 
@@ -101,19 +102,19 @@ export function inWords(figures, view, first, last, now, zone) {
   const named = topics.map((one) => [one.topic, read(one)]).filter(([, jobs]) => jobs > 0).sort((a, b) => b[1] - a[1]).slice(0, 3);
   const others = jobs - total(named.map(([, jobs]) => jobs));
   const parts = named.map(([topic, jobs]) => `${topic} ${count(jobs)}`);
-  if (parts.length > 0 && others > 0) parts.push(`others ${count(others)}`);
-  const name = first < 0 ? "Overdue" : first < bars.length ? spanText(bars[first].from, bars[last].to, now, zone) : outsideOf(view);
-  return [name, `${counted(jobs, "job")}${parts.length > 0 ? `; ${parts.join(", ")}` : ""}`];
+  if (parts.length > 0 && others > 0) parts.push(t`others ${count(others)}`);
+  const name = first < 0 ? t`Overdue` : first < bars.length ? spanText(bars[first].from, bars[last].to, now, zone) : outsideOf(view);
+  return [name, together([counted(jobs, "job"), ...(parts.length > 0 ? [parts.join(", ")] : [])])];
 }
 
-export const outsideOf = (view) => (view.from === null ? "Later" : "Before and after");
+export const outsideOf = (view) => (view.from === null ? t`Later` : t`Before and after`);
 
 /** All of it in words. Where nothing is due, it says what is near. */
 export function summary({ counts, outside, ready }, view) {
   const all = total(counts);
-  if (all + outside + ready === 0) return "No job is delayed.";
-  const parts = [`${all > 0 ? count(all) : "None"} ${view.words}`];
-  if (outside > 0) parts.push(`${count(outside)} ${outsideOf(view).toLowerCase()}`);
-  if (ready > 0) parts.push(`${count(ready)} overdue`);
-  return `${parts.join("; ")}.`;
+  if (all + outside + ready === 0) return t`No job is delayed.`;
+  const parts = [view.words(all > 0 ? count(all) : t`None`)];
+  if (outside > 0) parts.push(view.from === null ? t`${count(outside)} later` : t`${count(outside)} before and after`);
+  if (ready > 0) parts.push(t`${count(ready)} overdue`);
+  return t`${together(parts)}.`;
 }

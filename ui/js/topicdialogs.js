@@ -4,7 +4,8 @@ import { path } from "./address.js";
 import { change } from "./api.js";
 import { announce, perform, Question } from "./dialog.js";
 import { count, counted } from "./format.js";
-import { Field } from "./parts.js";
+import { t } from "./language.js";
+import { Field, stateName } from "./parts.js";
 
 /** Asks why a part of a topic is paused, and until when. */
 export function SayWhy({ topic, part, pause, close, done }) {
@@ -14,12 +15,12 @@ export function SayWhy({ topic, part, pause, close, done }) {
   const act = async () => {
     const given = { ...(reason.trim() && { reason: reason.trim() }), ...(until.trim() && { until: until.trim() }) };
     await change("POST", path("topics", topic, "pause"), { [part]: true, ...given });
-    announce(`The pause of ${topic} ${until.trim() ? "ends by itself." : "lasts until you resume it."}`);
+    announce(until.trim() ? t`The pause of ${topic} ends by itself.` : t`The pause of ${topic} lasts until you resume it.`);
     done();
   };
-  return html`<${Question} title=${`Why is the ${part} paused?`} label="Save" kind="primary" act=${act} close=${close}>
-    <${Field} label="Reason, for everybody who looks" value=${reason} onInput=${(event) => setReason(event.target.value)} />
-    <${Field} label="Ends by itself, in 2h or at a moment" value=${until} placeholder="never" onInput=${(event) => setUntil(event.target.value)} />
+  return html`<${Question} title=${part === "delivery" ? t`Why is the delivery paused?` : t`Why is the intake paused?`} label=${t`Save`} kind="primary" act=${act} close=${close}>
+    <${Field} label=${t`Reason, for everybody who looks`} value=${reason} onInput=${(event) => setReason(event.target.value)} />
+    <${Field} label=${t`Ends by itself, in 2h or at a moment`} value=${until} placeholder=${t`never`} onInput=${(event) => setUntil(event.target.value)} />
   <//>`;
 }
 
@@ -28,17 +29,17 @@ const LONG_MS = 2_000;
 
 export function Purge({ topic, counts, close, done }) {
   const all = Object.values(counts).reduce((sum, number) => sum + number, 0);
+  const states = Object.entries(counts).map(([state, number]) => `${count(number)} ${stateName(state)}`).join(", ");
   const act = async () => {
     const target = `${path("topics", topic)}?confirm=${encodeURIComponent(topic)}`;
-    const purge = change("DELETE", target, undefined, null).then(({ deleted }) => `${counted(deleted, "job")} of ${topic} deleted.`);
+    const purge = change("DELETE", target, undefined, null).then(({ deleted }) => t`${counted(deleted, "job")} of ${topic} deleted.`);
     const text = await Promise.race([purge, new Promise((resolve) => setTimeout(resolve, LONG_MS))]);
-    announce(text ?? `The purge of ${topic} goes on, also without this page.`);
-    if (!text) perform(`No answer to the purge of ${topic}. It goes on unless the server has ended it.`, () => purge).then(done);
+    announce(text ?? t`The purge of ${topic} goes on, also without this page.`);
+    if (!text) perform(t`No answer to the purge of ${topic}. It goes on unless the server has ended it.`, () => purge).then(done);
     done();
   };
-  return html`<${Question} title="Purge this topic?" label=${`Delete ${counted(all, "job")}`} type=${topic} act=${act} close=${close}>
-    <p>Every job of <code class="id">${topic}</code> in every state is deleted and cannot be brought back:
-      ${Object.entries(counts).map(([state, number], n) => html`${n > 0 ? ", " : " "}${count(number)} ${state}`)}. Settings and
-      pauses stay. Many jobs take minutes; the purge goes on without this page.</p>
+  return html`<${Question} title=${t`Purge this topic?`} label=${t`Delete ${counted(all, "job")}`} type=${topic} act=${act} close=${close}>
+    <p>${t`Every job of ${html`<code class="id">${topic}</code>`} in every state is deleted and cannot be brought back: ${states}.`}${" "}
+      ${t`Settings and pauses stay. Many jobs take minutes; the purge goes on without this page.`}</p>
   <//>`;
 }

@@ -7,71 +7,85 @@ import { useNow } from "../clock.js";
 import { inWords } from "../filter.js";
 import { count, duration } from "../format.js";
 import { useKeys } from "../keys.js";
+import { t } from "../language.js";
 import { AsOf, Facts, Gone, Text, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { preferences } from "../preferences.js";
 
 function Words({ operation: { action, dry_run, filter } }) {
   const { zone } = useObservable(preferences);
-  return html`<${Text} text=${`${dry_run ? "Count" : NAMES[action]} ${inWords(filter, useNow(), zone)}`} />`;
+  return html`<${Text} text=${t`${dry_run ? t`Count` : NAMES[action]} ${inWords(filter, useNow(), zone)}`} />`;
 }
 
 const figures = ({ dry_run, matched, changed, limit, skipped }) =>
-  dry_run ? `${count(matched)} counted` : `${count(changed)} of ${count(limit)} changed${skipped > 0 ? `, ${count(skipped)} skipped` : ""}`;
+  dry_run ? t`${count(matched)} counted`
+    : skipped > 0 ? t`${count(changed)} of ${count(limit)} changed, ${count(skipped)} skipped`
+    : t`${count(changed)} of ${count(limit)} changed`;
+
+const STATES = { running: t`running`, done: t`done`, stopped: t`stopped`, failed: t`failed`, abandoned: t`abandoned` };
+
+/** The state of an operation, with its figures. */
+const progressOf = (operation) => t`${STATES[operation.state] ?? operation.state}: ${figures(operation)}`;
 
 /** How fast a running operation is, and how long it takes at most at that rate. In its first two seconds that is not known. */
 function Pace({ operation: { limit, changed, skipped, started_at: start }, at }) {
   const seconds = (at - Date.parse(start)) / 1000;
   const rate = (changed + skipped) / seconds;
   if (seconds < 2 || rate === 0) return null;
-  return html`, ${rate < 1 ? "less than 1" : count(Math.round(rate))} a second, at most ${duration(Math.ceil(Math.max(0, limit - changed - skipped) / rate))} left`;
+  return t`, ${rate < 1 ? t`less than 1` : count(Math.round(rate))} a second, at most ${duration(Math.ceil(Math.max(0, limit - changed - skipped) / rate))} left`;
 }
 
 /** By how much the due time moves, from the milliseconds that the API gives. */
-const shifted = (shift) => `${duration(Math.abs(parseInt(shift, 10)) / 1000)} ${shift.startsWith("-") ? "earlier" : "later"}`;
+function shifted(shift) {
+  const by = duration(Math.abs(parseInt(shift, 10)) / 1000);
+  return shift.startsWith("-") ? t`earlier by ${by}` : t`later by ${by}`;
+}
 
 function Operation({ id }) {
   const poll = usePoll(path("bulk", id), 1_000);
   const operation = poll.data;
   const may = useMay(operation?.filter.topic);
   useKeys({ r: poll.refresh });
-  if (!operation) return html`<${Unloaded} poll=${poll} what="the operation" />`;
+  if (!operation) return html`<${Unloaded} poll=${poll} what=${t`the operation`} />`;
   const { state, limit = 0, changed, skipped, delay, shift, spread } = operation;
   const isLost = poll.error?.status === 404;
   return html`${isLost
-      ? html`<${Gone} what="This operation is no longer known:" poll=${poll}>its server was restarted, or forgot it after many others.<//>`
+      ? html`<${Gone} what=${t`This operation is no longer known:`} poll=${poll}>${t`its server was restarted, or forgot it after many others.`}<//>`
       : html`<${AsOf} poll=${poll} />`}
   <section class="card ${poll.stale}">
     <p class="headline"><strong><${Words} operation=${operation} /></strong></p>
-    ${limit > 0 && html`<progress aria-label="Progress" max=${limit} value=${state === "done" ? limit : changed + skipped} />`}
-    <p role="status">${isLost && "last seen "}${state}: ${figures(operation)}${state === "running" && !isLost && limit > 0 && html`<${Pace} operation=${operation} at=${poll.at} />`}</p>
-    ${(isLost || !["running", "done"].includes(state)) && html`<p><a href=${`${href("jobs")}${queryText(operation.filter)}`}>The jobs that match now</a></p>`}
-    ${state === "abandoned" && html`<p>The server of this operation no longer reports. Start it again for the jobs that are left.</p>`}
+    ${limit > 0 && html`<progress aria-label=${t`Progress`} max=${limit} value=${state === "done" ? limit : changed + skipped} />`}
+    <p role="status">${isLost ? t`last seen ${progressOf(operation)}` : progressOf(operation)}${state === "running" && !isLost && limit > 0 && html`<${Pace} operation=${operation} at=${poll.at} />`}</p>
+    ${(isLost || !["running", "done"].includes(state)) && html`<p><a href=${`${href("jobs")}${queryText(operation.filter)}`}>${t`The jobs that match now`}</a></p>`}
+    ${state === "abandoned" && html`<p>${t`The server of this operation no longer reports. Start it again for the jobs that are left.`}</p>`}
     ${state === "running" && !isLost && may("admin") && html`<div class="actions">
-      <button onClick=${() => setStop(operation).then(poll.refresh)}>Stop</button></div>`}
+      <button onClick=${() => setStop(operation).then(poll.refresh)}>${t`Stop`}</button></div>`}
     <${Facts} facts=${[
-      ["New due time", operation.at ? html`<${When} at=${operation.at} />` : shift ? shifted(shift) : delay > 0 && `in ${duration(delay)}`],
-      ["Spread over", spread && duration(spread)],
-      ["By", operation.by], ["Started", html`<${When} at=${operation.started_at} />`],
-      ["Ended", operation.ended_at && html`<${When} at=${operation.ended_at} />`],
-      ["Error", operation.error],
+      [t`New due time`, operation.at ? html`<${When} at=${operation.at} copies />` : shift ? shifted(shift) : delay > 0 && t`in ${duration(delay)}`],
+      [t`Spread over`, spread && duration(spread)],
+      [t`Started by`, operation.by], [t`Started`, html`<${When} at=${operation.started_at} copies />`],
+      [t`Ended`, operation.ended_at && html`<${When} at=${operation.ended_at} copies />`],
+      [t`Error`, operation.error],
     ]} />
   </section>`;
 }
 
+const begun = (operation) => t`${progressOf(operation)}, ${html`<${When} at=${operation.started_at} />`}`;
+
 function Operations() {
   const poll = usePoll("bulk", 2_000);
   useKeys({ r: poll.refresh });
-  if (!poll.data) return html`<${Unloaded} poll=${poll} what="the operations" />`;
+  if (!poll.data) return html`<${Unloaded} poll=${poll} what=${t`the operations`} />`;
   const { operations } = poll.data;
   return html`<${AsOf} poll=${poll} /><section class="card">
-    ${operations.length === 0 && html`<p class="empty">There are no bulk operations. Choose jobs on the page <a href=${href("jobs")}>Jobs</a>.</p>`}
+    ${operations.length === 0 && html`<p class="empty">${t`There are no bulk operations. Choose jobs on the page ${html`<a href=${href("jobs")}>${t`Jobs`}</a>`}.`}</p>`}
     <ul class="jobs">${operations.map((operation) => html`<li key=${operation.id} class="job operation" data-row>
       <div><a href=${href("bulk", operation.id)}><${Words} operation=${operation} /></a></div>
-      <span class="small">${operation.state}: ${figures(operation)}, <${When} at=${operation.started_at} />${operation.by && html` by <${Text} text=${operation.by} />`}</span></li>`)}</ul>
+      <span class="small">${
+        operation.by ? t`${begun(operation)} by ${html`<${Text} text=${operation.by} />`}` : begun(operation)}</span></li>`)}</ul>
   </section>`;
 }
 
-export const Bulk = ({ id }) => html`${id && html`<nav class="crumbs" aria-label="Path"><a href=${href("bulk")}>Bulk</a></nav>`}
-  <h1 tabindex="-1" class=${id ? "mono" : ""}>${id ?? "Bulk"}</h1>
+export const Bulk = ({ id }) => html`${id && html`<nav class="crumbs" aria-label=${t`Path`}><a href=${href("bulk")}>${t`Bulk`}</a></nav>`}
+  <h1 tabindex="-1" class=${id ? "mono" : ""}>${id ?? t`Bulk`}</h1>
   ${id ? html`<${Operation} id=${id} />` : html`<${Operations} />`}`;

@@ -3,6 +3,7 @@ import { html, useObservable } from "../lib.js";
 import { href, query, queryText } from "../address.js";
 import { count } from "../format.js";
 import { useKeys } from "../keys.js";
+import { t } from "../language.js";
 import { AsOf, Distance, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { OnlyTopic } from "../topicchoice.js";
@@ -10,16 +11,16 @@ import { OnlyTopic } from "../topicchoice.js";
 /** An endpoint that rests says when it is called next; all others, how many calls go on. */
 const State = ({ end }) =>
   end.resting_until
-    ? html`next call <${Distance} at=${end.resting_until} /> <span class="tag">rests</span>`
-    : end.in_flight > 0 ? "is called" : "is idle";
+    ? html`${t`next call ${html`<${Distance} at=${end.resting_until} />`}`} <span class="tag">${t`rests`}</span>`
+    : end.in_flight > 0 ? t`is called` : t`is idle`;
 
 const Row = ({ end }) => html`<tr data-row>
   <th scope="row"><code class="id">${end.host}</code></th>
   <td><a class="mono" href=${href("topics", end.topic)}>${end.topic}</a></td>
   <td><${State} end=${end} /></td>
-  <td class="number">${count(end.in_flight)} of ${count(end.window)}</td>
+  <td class="number">${t`${count(end.in_flight)} of ${count(end.window)}`}</td>
   <td>${end.last_failure ? html`<code><${Text} text=${end.last_failure.reason} /></code> <${Distance} at=${end.last_failure.at} />` : "–"}</td>
-  <td><a href=${`${href("jobs")}${queryText({ state: "delayed", topic: end.topic })}`}>Jobs</a></td>
+  <td><a href=${`${href("jobs")}${queryText({ state: "delayed", topic: end.topic })}`}>${t`Jobs`}</a></td>
 </tr>`;
 
 /** What rests comes first, then what failed last. */
@@ -31,24 +32,24 @@ const byTrouble = (one, other) =>
 function List({ topic }) {
   const poll = usePoll(`callbacks${queryText({ topic })}`, 2_000);
   useKeys({ r: poll.refresh });
-  if (!poll.data) return html`<${Unloaded} poll=${poll} what="the endpoints" />`;
+  if (!poll.data) return html`<${Unloaded} poll=${poll} what=${t`the endpoints`} />`;
   const { endpoints, complete } = poll.data;
   const resting = endpoints.filter((end) => end.resting_until).length;
   return html`<${AsOf} poll=${poll} />
     <section class="card ${poll.stale}" aria-labelledby="endpoints">
-      <div class="heading"><h2 id="endpoints">Endpoints</h2>
-        <span class=${resting > 0 ? "problem" : "small"}>${resting > 0 ? `${count(resting)} of ${count(endpoints.length)} rest` : count(endpoints.length)}</span></div>
+      <div class="heading"><h2 id="endpoints">${t`Endpoints`}</h2>
+        <span class=${resting > 0 ? "problem" : "small"}>${resting > 0 ? t`${count(resting)} of ${count(endpoints.length)} rest` : count(endpoints.length)}</span></div>
       ${endpoints.length > 0
         ? html`<div class="wide"><table>
-            <thead><tr><th scope="col">Endpoint</th><th scope="col">Topic</th><th scope="col">State</th><th scope="col" class="number">Calls in progress</th>
-              <th scope="col">Last failure</th><th scope="col"><span class="visually-hidden">Jobs</span></th></tr></thead>
+            <thead><tr><th scope="col">${t`Endpoint`}</th><th scope="col">${t`Topic`}</th><th scope="col">${t`State`}</th><th scope="col" class="number">${t`Calls in progress`}</th>
+              <th scope="col">${t`Last failure`}</th><th scope="col"><span class="visually-hidden">${t`Jobs`}</span></th></tr></thead>
             <tbody>${[...endpoints].sort(byTrouble).map((end) => html`<${Row} key=${`${end.topic} ${end.host}`} end=${end} />`)}</tbody></table></div>`
-        : html`<p class="empty">No endpoint was called lately. Set the callback of a topic or of a job, and it is called when a job is due.</p>`}
-      ${!complete && html`<p class="small">Some may be missing: there are too many, or another process has not published its endpoints yet.</p>`}
+        : html`<p class="empty">${t`No endpoint was called lately. Set the callback of a topic or of a job, and it is called when a job is due.`}</p>`}
+      ${!complete && html`<p class="small">${t`Some may be missing: there are too many, or another process has not published its endpoints yet.`}</p>`}
     </section>`;
 }
 
 export function Callbacks() {
   const { topic } = useObservable(query);
-  return html`<h1 tabindex="-1">Callbacks</h1><${OnlyTopic} topic=${topic}><${List} key=${topic} topic=${topic} /><//>`;
+  return html`<h1 tabindex="-1">${t`Callbacks`}</h1><${OnlyTopic} topic=${topic}><${List} key=${topic} topic=${topic} /><//>`;
 }

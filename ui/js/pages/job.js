@@ -6,10 +6,11 @@ import { Cause } from "../cause.js";
 import { Lacking, replay, runNow, useMay } from "../changes.js";
 import { serverNow, useNow } from "../clock.js";
 import { curl, jobJson } from "../curl.js";
-import { countdown, duration } from "../format.js";
+import { countdown, counted, duration } from "../format.js";
 import { Ended, History } from "../history.js";
 import { useKeys } from "../keys.js";
-import { AsOf, Body, Copy, Elapsed, Facts, Gone, STATES, StateName, Text, Unloaded, When } from "../parts.js";
+import { t } from "../language.js";
+import { AsOf, Body, Copy, Elapsed, Facts, Gone, STATES, stateName, StateName, Text, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
 
 /** Why a ready job waits. */
@@ -17,56 +18,62 @@ function WhyReady({ job, view }) {
   const topic = html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`;
   // What is said of workers does not hold for a job that is called.
   const isCalled = job.callback && !["delivery_paused", "callback_fails"].includes(view?.cause?.kind);
-  if (isCalled) return html`: not called yet, see ${topic}`;
-  return view?.cause ? html`. In ${topic}, <${Cause} cause=${view.cause} />` : ", not taken yet";
+  if (isCalled) return t`: not called yet, see ${topic}`;
+  return view?.cause ? t`. In ${topic}, ${html`<${Cause} cause=${view.cause} />`}` : t`, not taken yet`;
 }
 
 /** An expiry that is nearer than this is counted down. */
 const NEAR_SECONDS = 3_600;
 
-/** What happens at the expiry of a job. */
-const AT_EXPIRY = { dead: "becomes a dead letter", delete: "is deleted" };
+/** What happens at the expiry of a job, which may be reserved. */
+const AT_EXPIRY = {
+  dead: (isReserved) => (isReserved ? t`It becomes a dead letter then, unless its worker finishes it.` : t`It becomes a dead letter then.`),
+  delete: (isReserved) => (isReserved ? t`It is deleted then, unless its worker finishes it.` : t`It is deleted then.`),
+};
 
 const isOver = (job, now) => job.state === "dead" && job.expires_at && Date.parse(job.expires_at) <= now;
 
 function ExpiresSoon({ job }) {
   const left = (Date.parse(job.expires_at) - useNow()) / 1000;
   const isNear = ["delayed", "ready"].includes(job.state) && left < NEAR_SECONDS;
-  return isNear && html`<span class="tag">expires in <span class="countdown">${countdown(left)}</span></span>`;
+  return isNear && html`<span class="tag">${t`expires in ${html`<span class="countdown">${countdown(left)}</span>`}`}</span>`;
 }
 
-const expiryOf = (job, isPast) => html`<${When} at=${job.expires_at} /> <span class="small">${
-  job.state !== "dead" ? `It ${AT_EXPIRY[job.on_expiry] ?? job.on_expiry} then${job.state === "reserved" ? ", unless its worker finishes it" : ""}.`
-    : isPast && "A replay removes the expiry."}</span>`;
+const expiryOf = (job, isPast) => html`<${When} at=${job.expires_at} copies /> <span class="small">${
+  job.state !== "dead" ? AT_EXPIRY[job.on_expiry]?.(job.state === "reserved") : isPast && t`A replay removes the expiry.`}</span>`;
 
 function Waits({ job, view }) {
   const now = useNow();
   const left = (text) => (Date.parse(text) - now) / 1000;
-  if (job.state === "delayed") return html`due in <strong class="countdown">${countdown(left(job.due_at))}</strong>`;
-  if (job.state === "ready") return html`for <${Elapsed} at=${job.due_at} /><${WhyReady} job=${job} view=${view} />`;
-  if (job.state === "reserved") return html`${job.attempts === 0 && "an older version is still out: "}${job.reserved_by ? html`<bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>` : "a worker"} has it for another <strong class="countdown">${countdown(left(job.reserved_until))}</strong>`;
-  if (job.state === "dead") return html`after ${job.attempts === 1 ? "1 attempt" : `${job.attempts} attempts`}`;
+  if (job.state === "delayed") return t`due in ${html`<strong class="countdown">${countdown(left(job.due_at))}</strong>`}`;
+  if (job.state === "ready") return html`${t`for ${html`<${Elapsed} at=${job.due_at} />`}`}<${WhyReady} job=${job} view=${view} />`;
+  if (job.state === "reserved") {
+    const worker = job.reserved_by ? html`<bdi class="mono"><${Text} text=${job.reserved_by} /></bdi>` : t`a worker`;
+    const text = t`${worker} has it for another ${html`<strong class="countdown">${countdown(left(job.reserved_until))}</strong>`}`;
+    return job.attempts === 0 ? t`an older version is still out: ${text}` : text;
+  }
+  if (job.state === "dead") return t`after ${counted(job.attempts, "attempt")}`;
   return null;
 }
 
 const CallbackOf = ({ callback: { method = "POST", url }, children }) => html`<code class="id"><${Text} text=${`${method} ${url}`} /></code>${children}`;
 
 const factsOf = (job, view, now) => [
-  ["Topic", html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`],
-  ["Due", html`<${When} at=${job.due_at} />`],
-  [isOver(job, now) ? "Expired" : "Expires", job.expires_at && expiryOf(job, isOver(job, now))],
-  ["Reserved until", job.reserved_until && html`<${When} at=${job.reserved_until} />`],
-  ["Died", job.dead_at && html`<${When} at=${job.dead_at} />`],
-  ["Reason", job.reason && html`<span class="reason"><${Text} text=${job.reason} /></span>`],
-  ["Attempts", `${job.attempts} of ${job.max_attempts === 0 ? "any number" : job.max_attempts}`],
-  ["Retry after", job.retry && job.retry.map(duration).join(", ")],
+  [t`Topic`, html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`],
+  [t`Due`, html`<${When} at=${job.due_at} copies />`],
+  [isOver(job, now) ? t`Expired` : t`Expires`, job.expires_at && expiryOf(job, isOver(job, now))],
+  [t`Reserved until`, job.reserved_until && html`<${When} at=${job.reserved_until} copies />`],
+  [t`Died`, job.dead_at && html`<${When} at=${job.dead_at} copies />`],
+  [t`Reason`, job.reason && html`<span class="reason"><${Text} text=${job.reason} /></span>`],
+  [t`Attempts`, t`${job.attempts} of ${job.max_attempts === 0 ? t`any number` : job.max_attempts}`],
+  [t`Retry after`, job.retry && job.retry.map(duration).join(", ")],
   ["TTR", duration(job.ttr)],
-  ["Added", html`<${When} at=${job.created_at} />`],
-  ["Revision", job.revision],
-  ["Trace", job.traceparent && html`<code class="id">${job.traceparent.split("-")[1]}</code>`],
-  ["Callback", job.callback
+  [t`Added`, html`<${When} at=${job.created_at} copies />`],
+  [t`Revision`, job.revision],
+  [t`Trace`, job.traceparent && html`<code class="id">${job.traceparent.split("-")[1]}</code>`],
+  [t`Callback`, job.callback
     ? html`<${CallbackOf} callback=${job.callback} />`
-    : view?.settings.callback?.url && html`<${CallbackOf} callback=${view.settings.callback}> <span class="small">of the topic</span><//>`],
+    : view?.settings.callback?.url && html`<${CallbackOf} callback=${view.settings.callback}> <span class="small">${t`of the topic`}</span><//>`],
 ];
 
 const JobFacts = ({ job, view }) => html`<${Facts} facts=${factsOf(job, view, useNow())} />`;
@@ -86,12 +93,12 @@ function Actions({ job, refresh }) {
   const waits = job.state === "delayed" || job.state === "ready";
   const isExpired = isOver(job, useNow());
   return html`<div class="actions">
-      ${job.state === "delayed" && may("add") && html`<button class="primary" disabled=${busy} onClick=${() => run(() => runNow(job))}>Run now</button>`}
-      ${waits && may("add") && html`<button onClick=${asks("reschedule")}>Reschedule …</button>`}
-      ${job.state === "reserved" && may("admin") && html`<button onClick=${asks("revoke")}>Take back …</button>`}
-      ${job.state === "dead" && may("admin") && html`<button class="primary" disabled=${busy} onClick=${() => run(() => replay(job, isExpired))}>${isExpired ? "Replay without expiry" : "Replay"}</button>`}
-      ${may("add") && html`<button onClick=${() => copying.ask({ job })}>Duplicate …</button>
-        <button class="danger quiet" onClick=${asks("delete")}>Delete …</button>`}
+      ${job.state === "delayed" && may("add") && html`<button class="primary" disabled=${busy} onClick=${() => run(() => runNow(job))}>${t`Run now`}</button>`}
+      ${waits && may("add") && html`<button onClick=${asks("reschedule")}>${t`Reschedule …`}</button>`}
+      ${job.state === "reserved" && may("admin") && html`<button onClick=${asks("revoke")}>${t`Take back …`}</button>`}
+      ${job.state === "dead" && may("admin") && html`<button class="primary" disabled=${busy} onClick=${() => run(() => replay(job, isExpired))}>${isExpired ? t`Replay without expiry` : t`Replay`}</button>`}
+      ${may("add") && html`<button onClick=${() => copying.ask({ job })}>${t`Duplicate …`}</button>
+        <button class="danger quiet" onClick=${asks("delete")}>${t`Delete …`}</button>`}
       <${Lacking} topic=${job.topic} scopes=${["add", "admin"]} />
     </div>
     ${question}${copying.question}`;
@@ -110,23 +117,23 @@ export function Job({ id, hidesBodies }) {
   useKeys({ r: poll.refresh, "g d": () => goDead(job?.topic) });
   const isGone = poll.error?.status === 404;
   const ended = poll.error?.ended;
-  const heading = html`<nav class="crumbs" aria-label="Path"><a href=${href()}>Overview</a>
+  const heading = html`<nav class="crumbs" aria-label=${t`Path`}><a href=${href()}>${t`Overview`}</a>
       ${job && html`<a class="mono" href=${href("topics", job.topic)}>${job.topic}</a>`}</nav>
-    <div class="job-id"><h1 tabindex="-1" class="mono">${id}</h1><${Copy} text=${id} of="the id" /></div>`;
+    <div class="job-id"><h1 tabindex="-1" class="mono">${id}</h1><${Copy} text=${id} what=${t`Copy the id`} /></div>`;
   if (!job && poll.error?.status === 400) {
-    return html`${heading}<section class="card"><h2>No job has such an id</h2><p><${Text} text=${poll.error.detail} /></p></section>`;
+    return html`${heading}<section class="card"><h2>${t`No job has such an id`}</h2><p><${Text} text=${poll.error.detail} /></p></section>`;
   }
   if (!job && isGone) {
-    return html`${heading}<section class="card"><h2>There is no such job</h2>
-      <p>${ended ? html`This job is gone: <${Ended} ended=${ended} />` : "It was never added, or it is finished or deleted. The server remembers only how recent jobs ended."}</p>
-      <p>Jobs whose ids begin with this text: ${STATES.map((state, n) => html`${n > 0 && ", "}<a key=${state} href=${`${href("jobs")}${queryText({ state, id_prefix: id })}`}>${state}</a>`)}.</p></section>`;
+    return html`${heading}<section class="card"><h2>${t`There is no such job`}</h2>
+      <p>${ended ? t`This job is gone: ${html`<${Ended} ended=${ended} />`}` : t`It was never added, or it is finished or deleted. The server remembers only how recent jobs ended.`}</p>
+      <p>${t`Jobs whose ids begin with this text: ${STATES.map((state, n) => html`${n > 0 && ", "}<a key=${state} href=${`${href("jobs")}${queryText({ state, id_prefix: id })}`}>${stateName(state)}</a>`)}.`}</p></section>`;
   }
-  if (!job) return html`${heading}<${Unloaded} poll=${poll} what="the job" />`;
+  if (!job) return html`${heading}<${Unloaded} poll=${poll} what=${t`the job`} />`;
   const remembers = ["finished", "finished_late"].includes(ended?.how) && view?.settings.dedup;
   return html`${heading}
     ${isGone
-      ? html`<${Gone} what="This job is gone:" poll=${poll}>${ended ? html`<${Ended} ended=${ended} />` : "it was finished or deleted."}${
-          remembers && ` Its topic remembers ids for ${duration(remembers)}: until then, the same add does not make it again.`}<//>`
+      ? html`<${Gone} what=${t`This job is gone:`} poll=${poll}>${ended ? html`<${Ended} ended=${ended} />` : t`it was finished or deleted.`}${
+          remembers && html` ${t`Its topic remembers ids for ${duration(remembers)}: until then, the same add does not make it again.`}`}<//>`
       : html`<${AsOf} poll=${poll} />`}
     <div class="columns wide-left">
       <section class="card ${poll.stale}">
@@ -136,9 +143,9 @@ export function Job({ id, hidesBodies }) {
         <${History} job=${job} />
       </section>
       <section class="card">
-        <h2>Body</h2>
-        <${Body} key=${hidesBodies} raw=${job.body} hidden=${hidesBodies}><${Copy} text=${curlOf(job)} label="Copy as curl" /><//>
-        ${job.callback?.headers && html`<p class="small">The values of the callback's headers are secret: put them into the copied command in place of <code>[hidden]</code>.</p>`}
+        <h2>${t`Body`}</h2>
+        <${Body} key=${hidesBodies} raw=${job.body} hidden=${hidesBodies}><${Copy} text=${curlOf(job)} label=${t`Copy as curl`} /><//>
+        ${job.callback?.headers && html`<p class="small">${t`The values of the callback's headers are secret: put them into the copied command in place of ${html`<code>[hidden]</code>`}.`}</p>`}
       </section>
     </div>`;
 }

@@ -3,11 +3,13 @@ import { html, useEffect, useId, useObservable, useRef, useState } from "../lib.
 import { changed, goDead, query, queryText, setQuery } from "../address.js";
 import { get, rights } from "../api.js";
 import { useQuestion } from "../asking.js";
+import { useNow } from "../clock.js";
 import { filterOf } from "../filter.js";
-import { count, edgeOf, localText } from "../format.js";
+import { count, edgeOf, localText, zoneName } from "../format.js";
 import { JobList, useCounts } from "../joblist.js";
 import { useKeys } from "../keys.js";
-import { Field, Mark, STATES } from "../parts.js";
+import { t } from "../language.js";
+import { Field, Mark, STATES, stateName } from "../parts.js";
 import { preferences } from "../preferences.js";
 import { ChooseTopic } from "../topicchoice.js";
 
@@ -35,7 +37,7 @@ function TopicPart({ value }) {
     }
   };
   const entered = ({ inputType, target: { value } }) => (inputType === "insertReplacementText" ? setQuery({ topic: value }) : suggest(value));
-  return html`<${Part} name="topic" label="Topic" value=${value} maxlength="128" list=${list} placeholder="all topics"
+  return html`<${Part} name="topic" label=${t`Topic`} value=${value} maxlength="128" list=${list} placeholder=${t`all topics`}
     onFocus=${(event) => suggest(event.target.value)} onInput=${entered}>
     <datalist id=${list}>${names.map((name) => html`<option key=${name} value=${name} />`)}</datalist><//>`;
 }
@@ -43,23 +45,25 @@ function TopicPart({ value }) {
 /** Whether the year of a moment is complete: a browser reports each digit that is typed. */
 const isWhole = (text) => text === "" || text >= "1970";
 
-const States = ({ state, counts: { data, stale } }) => html`<nav class=${`segments states ${stale}`} aria-label="State">
+const States = ({ state, counts: { data, stale } }) => html`<nav class=${`segments states ${stale}`} aria-label=${t`State`}>
   ${STATES.map((name) => html`<a key=${name} href=${changed({ state: name, reason_prefix: null, reserved_by: null })} aria-current=${name === state ? "true" : undefined}>
-    <${Mark} state=${name} />${name}${data && html` <strong>${count(data.counts[name])}</strong>`}</a>`)}</nav>`;
+    <${Mark} state=${name} />${stateName(name)}${data && html` <strong>${count(data.counts[name])}</strong>`}</a>`)}</nav>`;
 
 function Filter({ filter, counts }) {
   const { zone } = useObservable(preferences);
   const time = (name, label) => html`<${Part} label=${label} type="datetime-local" step="1" value=${filter[name] ? localText(filter[name], zone) : ""}
     onChange=${({ target: { value } }) => isWhole(value) && setQuery({ [name]: edgeOf(value, zone, name === "to") })} />`;
-  return html`<section class="card" aria-label="Filter">
+  const now = useNow();
+  return html`<section class="card" aria-label=${t`Filter`}>
     <${States} state=${filter.state} counts=${counts} />
     <form class="filters" onSubmit=${(event) => event.preventDefault()}>
       <${TopicPart} value=${filter.topic} />
-      ${time("from", "From")}${time("to", "Before")}
-      <${Part} name="id_prefix" label="Id begins with" value=${filter.id_prefix} maxlength="255" />
-      ${filter.state === "dead" && html`<${Part} name="reason_prefix" label="Reason begins with" value=${filter.reason_prefix} />`}
-      ${filter.state === "reserved" && html`<${Part} name="reserved_by" label="Worker" value=${filter.reserved_by} maxlength="64" />`}
+      ${time("from", t`From`)}${time("to", t`Before`)}
+      <${Part} name="id_prefix" label=${t`Id begins with`} value=${filter.id_prefix} maxlength="255" />
+      ${filter.state === "dead" && html`<${Part} name="reason_prefix" label=${t`Reason begins with`} value=${filter.reason_prefix} />`}
+      ${filter.state === "reserved" && html`<${Part} name="reserved_by" label=${t`Worker`} value=${filter.reserved_by} maxlength="64" />`}
     </form>
+    <p class="small zone">${t`Time zone: ${zoneName(zone, now)}`}</p>
   </section>`;
 }
 
@@ -69,7 +73,7 @@ export function Jobs() {
   const { ask, question } = useQuestion();
   const { topics } = useObservable(rights) ?? {};
   useKeys({ r: counts.refresh, "g d": () => goDead(filter.topic) });
-  return html`<h1 tabindex="-1">Jobs</h1>
+  return html`<h1 tabindex="-1">${t`Jobs`}</h1>
     <${Filter} filter=${filter} counts=${counts} />
     ${topics && !filter.topic
       ? html`<${ChooseTopic} topics=${topics} />`

@@ -5,11 +5,12 @@ import { Cause } from "../cause.js";
 import { useMay } from "../changes.js";
 import { Timeline } from "../chart.js";
 import { useNow } from "../clock.js";
-import { count, counted, duration, rate, shellQuote } from "../format.js";
+import { count, counted, duration, rate, shellQuote, together } from "../format.js";
 import { lossOf } from "../durability.js";
 import { useKeys } from "../keys.js";
+import { t } from "../language.js";
 import { Changes, useStableOrder } from "../order.js";
-import { AsOf, Bars, Command, Distance, Elapsed, Failure, Mark, Moment, STATES, Unloaded } from "../parts.js";
+import { AsOf, Bars, Command, Distance, Elapsed, Failure, Mark, Moment, STATES, stateName, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 
 const PAGE = 1000;
@@ -46,12 +47,14 @@ const countsSince = ({ processes }) => Math.min(...processes.map(({ started_at: 
 /** The last hour, or the time since the start. */
 const hourOf = (stats) => {
   const since = countsSince(stats);
-  return Date.parse(stats.now) - since < 3_600_000 ? html`Since the start <${Distance} at=${new Date(since).toISOString()} />` : "Last hour";
+  return Date.parse(stats.now) - since < 3_600_000 ? t`Since the start ${html`<${Distance} at=${new Date(since).toISOString()} />`}` : t`Last hour`;
 };
 
 /** What happened in the hour, in words. */
-const events = ({ hour: { added, finished, died, late_p99: late }, ...stats }) => html`<p class="small">${hourOf(stats)}: ${count(added)} added, ${
-  count(finished)} finished, ${count(died)} died${late ? `; the server made 99 % of jobs ready within ${duration(late)} of their due time` : ""}</p>`;
+function events({ hour: { added, finished, died, late_p99: late }, ...stats }) {
+  const happened = t`${hourOf(stats)}: ${count(added)} added, ${count(finished)} finished, ${count(died)} died`;
+  return html`<p class="small">${late ? t`${happened}; the server made 99 % of jobs ready within ${duration(late)} of their due time` : happened}</p>`;
+}
 
 const MINUTE = 60_000;
 
@@ -59,7 +62,7 @@ const MINUTE = 60_000;
 function Past({ stats, event }) {
   const [from, since] = [Date.parse(stats.minutes.from), countsSince(stats)];
   const known = stats.minutes[event].map((jobs, n) => (from + (n + 1) * MINUTE > since ? jobs : null));
-  return html`<${Bars} kind=${event} numbers=${known} /><span class="visually-hidden">at most ${count(Math.max(...known))} in a minute of the last hour</span>`;
+  return html`<${Bars} kind=${event} numbers=${known} /><span class="visually-hidden">${t`at most ${count(Math.max(...known))} in a minute of the last hour`}</span>`;
 }
 
 const Tile = ({ name, label = name, figure, children }) => html`<div data-tile=${name}>
@@ -72,14 +75,14 @@ function Totals({ topics, isPart, stale, late }) {
   const sum = (state) => [state, topics.reduce((all, view) => all + view.counts[state], 0)];
   const sums = isPart ? data.counts : Object.fromEntries(STATES.map(sum));
   const worst = [...(late.data?.topics ?? [])].sort((a, b) => overdueSeconds(b, now) - overdueSeconds(a, now))[0];
-  const name = (state) => html`<${Mark} state=${state} />${state}`;
+  const name = (state) => html`<${Mark} state=${state} />${stateName(state)}`;
   return html`<section class=${`card totals ${stale ? "stale" : ""}`} aria-labelledby="totals">
-    <h2 id="totals" class="visually-hidden">Figures</h2>
+    <h2 id="totals" class="visually-hidden">${t`Figures`}</h2>
     <dl>${STATES.map((state) => html`<${Tile} key=${state} name=${state} label=${name(state)} figure=${count(sums[state])}>${
         state === "dead" && data && html`<${Past} stats=${data} event="died" />`}<//>`)}
-      ${late.data && html`<${Tile} name="oldest" label="Oldest waiting" figure=${worst?.oldest_overdue_at ? duration(Math.floor(overdueSeconds(worst, now))) : "–"}>${
+      ${late.data && html`<${Tile} name="oldest" label=${t`Oldest waiting`} figure=${worst?.oldest_overdue_at ? duration(Math.floor(overdueSeconds(worst, now))) : "–"}>${
         worst?.oldest_overdue_at && html`<a class="mono" href=${href("topics", worst.topic)}>${worst.topic}</a>`}<//>`}
-      ${data && [["in", "added"], ["out", "finished"]].map(([name, event]) => html`<${Tile} key=${name} name=${name} figure=${rate(data.minute[event])}>
+      ${data && [["in", t`in`, "added"], ["out", t`out`, "finished"]].map(([name, label, event]) => html`<${Tile} key=${name} name=${name} label=${label} figure=${rate(data.minute[event])}>
         <${Past} stats=${data} event=${event} /><//>`)}</dl>
     ${data && events(data)}
   </section>`;
@@ -93,32 +96,33 @@ const lacksWorker = (view, now) => view.cause?.kind === "no_worker" && isLate(vi
 
 /** How many topics are late, and which one most. */
 function Verdict({ late, isPart }) {
-  if (late.length === 0) return html`<p>No topic is late.</p>`;
+  if (late.length === 0) return html`<p>${t`No topic is late.`}</p>`;
   const [{ topic, counts }] = late;
-  return html`<p class="problem">${isPart && "At least "}${counted(late.length, "topic")} ${late.length === 1 ? "is" : "are"} late, the worst is <a
-    class="mono" href=${href("topics", topic)}>${topic}</a>: ${counted(counts.ready, "job")}.</p>`;
+  const [worst, jobs] = [html`<a class="mono" href=${href("topics", topic)}>${topic}</a>`, counted(counts.ready, "job")];
+  const number = isPart ? t`At least ${counted(late.length, "topic")}` : counted(late.length, "topic");
+  return html`<p class="problem">${late.length === 1 ? t`${number} is late, the worst is ${worst}: ${jobs}.` : t`${number} are late, the worst is ${worst}: ${jobs}.`}</p>`;
 }
 
-const Flow = ({ minute }) => minute && html`<span class="small">${rate(minute.added)} in</span><span class="small">${rate(minute.finished)} out</span>`;
+const Flow = ({ minute }) => minute && html`<span class="small">${t`${rate(minute.added)} in`}</span><span class="small">${t`${rate(minute.finished)} out`}</span>`;
 
 function TroubleRow({ view, gone, now, minute }) {
   const found = troublesOf(view, now);
   return html`<li data-row>
     <span class=${`mark ${gone ? "well" : isLate(view, now) ? "alert bad" : "alert"}`} aria-hidden="true" />
     <a class="mono" href=${href("topics", view.topic)}>${view.topic}</a>
-    <span class="what">${gone ? "well again" : found.map((one, n) => html`${n > 0 && "; "}${one}`)}</span>
-    ${view.counts.ready > 0 && html`<span class="small">${view.oldest_overdue_at && `overdue ${duration(Math.floor(overdueSeconds(view, now)))}`}</span>
-      <span class="small">${count(view.counts.ready)} ready</span><${Flow} minute=${minute} />`}
+    <span class="what">${gone ? t`well again` : found.length > 0 && together(found)}</span>
+    ${view.counts.ready > 0 && html`<span class="small">${view.oldest_overdue_at && t`overdue ${duration(Math.floor(overdueSeconds(view, now)))}`}</span>
+      <span class="small">${t`${count(view.counts.ready)} ready`}</span><${Flow} minute=${minute} />`}
   </li>`;
 }
 
 /** Topics that wait for a worker, as one row above their own. */
 const FoldedRow = ({ views, now, isUnfolded, toggle }) => html`<li>
   <span class="mark alert bad" aria-hidden="true" />
-  <button type="button" class="link" aria-expanded=${isUnfolded} onClick=${toggle}>${count(views.length)} topics</button>
+  <button type="button" class="link" aria-expanded=${isUnfolded} onClick=${toggle}>${counted(views.length, "topic")}</button>
   <span class="what"><${Cause} cause=${views[0].cause} /></span>
-  <span class="small">overdue up to ${duration(Math.floor(Math.max(...views.map((view) => overdueSeconds(view, now)))))}</span>
-  <span class="small">${count(views.reduce((sum, { counts }) => sum + counts.ready, 0))} ready</span>
+  <span class="small">${t`overdue up to ${duration(Math.floor(Math.max(...views.map((view) => overdueSeconds(view, now)))))}`}</span>
+  <span class="small">${t`${count(views.reduce((sum, { counts }) => sum + counts.ready, 0))} ready`}</span>
 </li>`;
 
 function Trouble({ topics, isPart, poll, late, minuteOf, loss }) {
@@ -140,9 +144,10 @@ function Trouble({ topics, isPart, poll, late, minuteOf, loss }) {
   const unknown = [late, dead].find(({ data, error }) => error && !data);
   const stale = [poll, late, dead].find((one) => one.stale);
   if (shown.length === 0) {
-    if (unknown) return html`<${Failure} error=${{ ...unknown.error, title: "Whether all is well is not known" }} retry=${sortAnew} />`;
+    if (unknown) return html`<${Failure} error=${{ ...unknown.error, title: t`Whether all is well is not known` }} retry=${sortAnew} />`;
     return late.data && (dead.data || !isPart) && html`<section class="card well ${stale ? "stale" : ""}"><span class="mark well" aria-hidden="true" />
-      <p><strong>${stale ? html`All was well at <${Moment} at=${stale.at} />.` : loss ? "No topic is in trouble." : "All is well."}</strong> No topic ${stale ? "had" : "has"} dead letters, or ready jobs that wait longer than a minute.</p></section>`;
+      <p><strong>${stale ? t`All was well at ${html`<${Moment} at=${stale.at} />`}.` : loss ? t`No topic is in trouble.` : t`All is well.`}</strong>${" "}
+        ${stale ? t`No topic had dead letters, or ready jobs that wait longer than a minute.` : t`No topic has dead letters, or ready jobs that wait longer than a minute.`}</p></section>`;
   }
   const rows = shown.map(({ key, row, gone }) => ({ key, gone, view: present.get(key) ?? row }));
   const waiting = rows.filter(({ gone, view }) => !gone && lacksWorker(view, now));
@@ -154,30 +159,32 @@ function Trouble({ topics, isPart, poll, late, minuteOf, loss }) {
   const [above, below] = [rows.slice(0, Math.max(place, 0)), rows.slice(Math.max(place, 0)).filter((row) => !hidden.has(row))];
   const left = above.length + below.length - ROWS;
   return html`<section class="card" aria-labelledby="trouble">
-    <div class="heading"><h2 id="trouble">In trouble</h2>
+    <div class="heading"><h2 id="trouble">${t`In trouble`}</h2>
       <${Changes} changes=${changes} sort=${sortAnew} /></div>
     ${late.data && html`<${Verdict} late=${troubled.filter((view) => isLate(view, now)).sort(bySeverity(now))} isPart=${isPart} />`}
-    ${unknown && html`<p class="problem" role="alert">There may be more: ${unknown.error.detail}</p>`}
+    ${unknown && html`<p class="problem" role="alert">${t`There may be more: ${unknown.error.detail}`}</p>`}
     <ul class="troubles ${stale ? "stale" : ""}">
       ${above.slice(0, ROWS).map(ofRow)}
       ${group.length > 0 && html`<${FoldedRow} key="*" views=${group.map(({ view }) => view)} now=${now} isUnfolded=${isUnfolded} toggle=${() => setUnfolded(!isUnfolded)} />`}
       ${below.slice(0, Math.max(ROWS - above.length, 0)).map(ofRow)}</ul>
-    ${left > 0 && html`<p class="small">${isPart ? "At least " : ""}${count(left)} more topics are in trouble.</p>`}
+    ${left > 0 && html`<p class="small">${isPart ? t`At least ${count(left)} more topics are in trouble.` : t`${count(left)} more topics are in trouble.`}</p>`}
   </section>`;
 }
+
+const capitalized = (word) => `${word[0].toUpperCase()}${word.slice(1)}`;
 
 /** The orders that the API has. */
 const SORTS = { Topic: "name", delayed: "delayed", ready: "ready", dead: "dead", Overdue: "overdue" };
 
 const COLUMNS = [
-  { name: "Topic" },
-  ...STATES.map((state) => ({ name: state, label: state[0].toUpperCase() + state.slice(1), value: (view) => view.counts[state] })),
-  { name: "In", value: (view, minuteOf) => minuteOf(view.topic)?.added ?? -1 },
-  { name: "Out", value: (view, minuteOf) => minuteOf(view.topic)?.finished ?? -1 },
-  { name: "Late p99", value: (view, minuteOf) => lateOf(minuteOf(view.topic)) ?? -1 },
-  { name: "Next due", value: (view) => (view.next_due_at ? -Date.parse(view.next_due_at) : -Infinity) },
-  { name: "Overdue" },
-  { name: "Polls", value: (view) => view.polls },
+  { name: "Topic", label: t`Topic` },
+  ...STATES.map((state) => ({ name: state, label: capitalized(stateName(state)), value: (view) => view.counts[state] })),
+  { name: "In", label: capitalized(t`in`), value: (view, minuteOf) => minuteOf(view.topic)?.added ?? -1 },
+  { name: "Out", label: capitalized(t`out`), value: (view, minuteOf) => minuteOf(view.topic)?.finished ?? -1 },
+  { name: "Late p99", label: capitalized(t`late p99`), value: (view, minuteOf) => lateOf(minuteOf(view.topic)) ?? -1 },
+  { name: "Next due", label: capitalized(t`next due`), value: (view) => (view.next_due_at ? -Date.parse(view.next_due_at) : -Infinity) },
+  { name: "Overdue", label: capitalized(t`overdue`) },
+  { name: "Polls", label: capitalized(t`polls`), value: (view) => view.polls },
 ];
 
 /** The highest value first. */
@@ -189,21 +196,21 @@ const lateText = (minute) => (lateOf(minute) === Infinity ? "?" : minute.late_p9
 
 /** What happened in the minute to a topic's jobs, as cells. */
 const flowOf = (minute) => [
-  ["in", minute && rate(minute.added), minute?.added], ["out", minute && rate(minute.finished), minute?.finished],
-  ["late p99", minute && lateText(minute), lateOf(minute)],
+  [t`in`, minute && rate(minute.added), minute?.added], [t`out`, minute && rate(minute.finished), minute?.finished],
+  [t`late p99`, minute && lateText(minute), lateOf(minute)],
 ];
 
 const Row = ({ view, gone, minute }) => html`<tr role="row" data-row class=${gone ? "gone" : ""}>
   <th scope="row" role="rowheader"><a class="mono" href=${href("topics", view.topic)}>${view.topic}</a>
-    ${view.paused.delivery && html` <span class="tag">delivery paused</span>`}
-    ${view.paused.intake && html` <span class="tag">intake paused</span>`}
-    ${gone && html` <span class="tag">gone</span>`}</th>
+    ${view.paused.delivery && html` <span class="tag">${t`delivery paused`}</span>`}
+    ${view.paused.intake && html` <span class="tag">${t`intake paused`}</span>`}
+    ${gone && html` <span class="tag">${t`gone`}</span>`}</th>
   ${STATES.map((state) => html`<td key=${state} role="cell" class=${`number ${view.counts[state] ? "" : "zero"}`}
-    data-name=${state}>${view.counts[state] > 0 ? html`<a href=${`${href("jobs")}${queryText({ state, topic: view.topic })}`}>${count(view.counts[state])}</a>` : "0"}</td>`)}
+    data-name=${stateName(state)}>${view.counts[state] > 0 ? html`<a href=${`${href("jobs")}${queryText({ state, topic: view.topic })}`}>${count(view.counts[state])}</a>` : "0"}</td>`)}
   ${flowOf(minute).map(([name, text, value]) => html`<td key=${name} role="cell" class=${`number flow ${value ? "" : "zero"}`} data-name=${name}>${text ?? "?"}</td>`)}
-  ${[["next due", view.next_due_at, Distance, "delayed"], ["overdue", view.oldest_overdue_at, Elapsed, "ready"]].map(([name, at, Time, state]) => html`<td key=${name}
+  ${[[t`next due`, view.next_due_at, Distance, "delayed"], [t`overdue`, view.oldest_overdue_at, Elapsed, "ready"]].map(([name, at, Time, state]) => html`<td key=${name}
     role="cell" class=${at ? "" : "zero"} data-name=${name}>${at ? html`<${Time} at=${at} />` : view.counts[state] > 0 ? "?" : "–"}</td>`)}
-  <td role="cell" class=${`number ${view.polls ? "" : "zero"}`} data-name="polls">${view.polls === null ? "?" : count(view.polls)}</td>
+  <td role="cell" class=${`number ${view.polls ? "" : "zero"}`} data-name=${t`polls`}>${view.polls === null ? "?" : count(view.polls)}</td>
 </tr>`;
 
 /** The topics in an order. If there are more than a page, the server sorts and searches them. */
@@ -237,14 +244,14 @@ function Topics({ all, isPart, minuteOf }) {
   const next = data?.next_cursor;
   return html`<section class="card" aria-labelledby="topics">
     <div class="heading">
-      <h2 id="topics">Topics <span class="small">${count(found.length)}${isPart && " on this page"}</span></h2>
+      <h2 id="topics">${t`Topics`} <span class="small">${isPart ? t`${count(found.length)} on this page` : count(found.length)}</span></h2>
       <${Changes} changes=${changes} sort=${sortAnew} />
-      <label class="filter"><span class="visually-hidden">Topics that begin with</span>
-        <input ref=${filter} type="search" placeholder="begins with" autocomplete="off" autocapitalize="off" spellcheck=${false}
+      <label class="filter"><span class="visually-hidden">${t`Topics that begin with`}</span>
+        <input ref=${filter} type="search" placeholder=${t`begins with`} autocomplete="off" autocapitalize="off" spellcheck=${false}
           value=${prefix} onInput=${(event) => ask({ prefix: event.target.value })} /></label>
-      <label class="sort">Sort by
+      <label class="sort">${t`Sort by`}
         <select value=${sortedBy} onChange=${(event) => ask({ sortedBy: event.target.value })}>
-          ${columns.map(({ name, label }) => html`<option key=${name} value=${name}>${label ?? name}</option>`)}
+          ${columns.map(({ name, label }) => html`<option key=${name} value=${name}>${label}</option>`)}
         </select></label>
     </div>
     ${asks && error && html`<p class="problem" role="alert">${error.detail}</p>`}
@@ -252,15 +259,15 @@ function Topics({ all, isPart, minuteOf }) {
       <thead role="rowgroup"><tr role="row">
         ${COLUMNS.map(({ name, label }, n) => html`<th key=${name} scope="col" role="columnheader" class=${n > 0 && !["Next due", "Overdue"].includes(name) ? "number" : ""}
           aria-sort=${name === sortedBy ? (["Topic", "Next due", "Overdue"].includes(name) ? "ascending" : "descending") : undefined}>
-          <button type="button" class="column" disabled=${isPart && !SORTS[name]} onClick=${() => (ask({ sortedBy: name }), sort())}>${label ?? name}</button></th>`)}
+          <button type="button" class="column" disabled=${isPart && !SORTS[name]} onClick=${() => (ask({ sortedBy: name }), sort())}>${label}</button></th>`)}
       </tr></thead>
       <tbody role="rowgroup">${rows.map(({ key, row, gone }) => html`<${Row} key=${key} view=${row} gone=${gone && !isPart} minute=${minuteOf(key)} />`)}</tbody>
     </table>
-    ${rows.length === 0 && html`<p class="empty">No topic here begins with “${begin}”.</p>`}
+    ${rows.length === 0 && html`<p class="empty">${t`No topic here begins with “${begin}”.`}</p>`}
     ${(rows.length < shown.length || cursor || next) && html`<div class="actions">
-      ${rows.length < shown.length && html`<button type="button" onClick=${() => setShowsAll(true)}>Show all ${count(shown.length)}</button>`}
-      ${cursor && html`<button type="button" onClick=${() => ask({ cursors: cursors.slice(0, -1) })}>Earlier topics</button>`}
-      ${next && html`<button type="button" onClick=${() => ask({ cursors: [...cursors, next] })}>Next topics by name</button>`}
+      ${rows.length < shown.length && html`<button type="button" onClick=${() => setShowsAll(true)}>${t`Show all ${count(shown.length)}`}</button>`}
+      ${cursor && html`<button type="button" onClick=${() => ask({ cursors: cursors.slice(0, -1) })}>${t`Earlier topics`}</button>`}
+      ${next && html`<button type="button" onClick=${() => ask({ cursors: [...cursors, next] })}>${t`Next topics by name`}</button>`}
     </div>`}
   </section>`;
 }
@@ -272,15 +279,15 @@ function useLoss() {
   return isBad ? text : null;
 }
 
-const Loss = ({ text }) => text && html`<p class="as-of"><span><strong>Jobs are not safe.</strong> ${text} <a href=${href("server")}>Server</a></span></p>`;
+const Loss = ({ text }) => text && html`<p class="as-of"><span><strong>${t`Jobs are not safe.`}</strong> ${text} <a href=${href("server")}>${t`Server`}</a></span></p>`;
 
 const FIRST_JOB = `curl ${shellQuote(new URL("jobs", ROOT).href)} \\
   --header 'content-type: application/json' \\
   --data '{"topic":"hello","delay":"30s","body":"my first job"}'`;
 
 const NewServer = () => html`<section class="card">
-  <h2>There is no job yet</h2>
-  <p>A topic appears here with its first job. This adds one that comes due in half a minute:</p>
+  <h2>${t`There is no job yet`}</h2>
+  <p>${t`A topic appears here with its first job. This adds one that comes due in half a minute:`}</p>
   <${Command} text=${FIRST_JOB} />
 </section>`;
 
@@ -300,8 +307,8 @@ export function Overview() {
   const loss = useLoss();
   const may = useMay();
   useKeys({ r: poll.refresh });
-  const heading = html`<h1 tabindex="-1" class="visually-hidden">Overview</h1>`;
-  if (!poll.data) return html`${heading}<${Unloaded} poll=${poll} what="the topics" />`;
+  const heading = html`<h1 tabindex="-1" class="visually-hidden">${t`Overview`}</h1>`;
+  if (!poll.data) return html`${heading}<${Unloaded} poll=${poll} what=${t`the topics`} />`;
   const { topics, next_cursor: next } = poll.data;
   if (topics.length === 0) return html`${heading}<${AsOf} poll=${poll} /><${Loss} text=${loss} /><${NewServer} />`;
   const parts = { topics, isPart: Boolean(next), stale: poll.stale, poll, late, minuteOf, loss };

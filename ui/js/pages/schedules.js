@@ -7,20 +7,23 @@ import { words } from "../cron.js";
 import { perform, Question } from "../dialog.js";
 import { count, duration } from "../format.js";
 import { useKeys } from "../keys.js";
+import { t } from "../language.js";
 import { AsOf, Body, Distance, Elapsed, Facts, Gone, Text, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { ClockChanges, Editor } from "../schedule.js";
 
-const REASONS = { store_full: "the store is full", intake_paused: "the intake of its topic is paused" };
+const REASONS = { store_full: t`the store is full`, intake_paused: t`the intake of its topic is paused` };
 
 /** The rule of a schedule: in words if there are any, else as it was written. */
 const Rule = ({ schedule: { cron, every, time_zone: zone } }) =>
-  every !== undefined ? `every ${duration(every)}` : html`${words(cron) ?? html`<code>${cron}</code>`}${zone !== "UTC" && html` <span class="small">${zone}</span>`}`;
+  every !== undefined ? t`every ${duration(every)}` : html`${words(cron) ?? html`<code>${cron}</code>`}${zone !== "UTC" && html` <span class="small">${zone}</span>`}`;
+
+const STATES = { paused: t`paused`, waiting: t`waiting`, ahead: t`ahead`, ended: t`ended` };
 
 const State = ({ schedule: { state, waiting } }) => {
   if (state === "active") return null;
-  const why = waiting && html` for <${Elapsed} at=${waiting.since} />: <${Text} text=${REASONS[waiting.reason] ?? waiting.reason.replaceAll("_", " ")} />`;
-  return html`<span class="tag">${state}</span>${why && html`<span class="problem">${why}</span>`}`;
+  const why = waiting && t` for ${html`<${Elapsed} at=${waiting.since} />`}: ${html`<${Text} text=${REASONS[waiting.reason] ?? waiting.reason.replaceAll("_", " ")} />`}`;
+  return html`<span class="tag">${STATES[state] ?? state}</span>${why && html`<span class="problem">${why}</span>`}`;
 };
 
 const Row = ({ schedule }) => html`<tr data-row>
@@ -37,38 +40,44 @@ function List() {
   const poll = usePoll(`schedules${queryText({ cursor: cursors.at(-1) })}`, 5_000);
   const { scopes = [] } = useObservable(rights) ?? {};
   useKeys({ r: poll.refresh });
-  const heading = html`<div class="heading"><h1 tabindex="-1">Schedules</h1>
-    ${scopes.includes("admin") && html`<button class="primary" onClick=${() => setNew(true)}>New schedule …</button>`}</div>
+  const heading = html`<div class="heading"><h1 tabindex="-1">${t`Schedules`}</h1>
+    ${scopes.includes("admin") && html`<button class="primary" onClick=${() => setNew(true)}>${t`New schedule …`}</button>`}</div>
     ${isNew && html`<${Editor} close=${() => setNew(false)} done=${(name) => go("schedules", name)} />`}`;
-  if (!poll.data) return html`${heading}<${Unloaded} poll=${poll} what="the schedules" />`;
+  if (!poll.data) return html`${heading}<${Unloaded} poll=${poll} what=${t`the schedules`} />`;
   const { schedules, next_cursor: next } = poll.data;
   return html`${heading}<${AsOf} poll=${poll} />
-    <section class="card ${poll.stale}" aria-label="Schedules">
+    <section class="card ${poll.stale}" aria-label=${t`Schedules`}>
       ${schedules.length > 0
         ? html`<div class="wide"><table>
-            <thead><tr><th scope="col">Name</th><th scope="col">When</th><th scope="col">Next run</th><th scope="col">Topic</th><th scope="col" class="number">Runs</th></tr></thead>
+            <thead><tr><th scope="col">${t`Name`}</th><th scope="col">${t`When`}</th><th scope="col">${t`Next run`}</th><th scope="col">${t`Topic`}</th><th scope="col" class="number">${t`Runs`}</th></tr></thead>
             <tbody>${schedules.map((schedule) => html`<${Row} key=${schedule.name} schedule=${schedule} />`)}</tbody></table></div>`
-        : html`<p class="empty">${cursors.length > 0 || next ? "No schedule on this page." : "There are no schedules. One adds a job at each moment of a pattern, such as every night at two."}</p>`}
+        : html`<p class="empty">${cursors.length > 0 || next ? t`No schedule on this page.` : t`There are no schedules. One adds a job at each moment of a pattern, such as every night at two.`}</p>`}
       ${(cursors.length > 0 || next) && html`<div class="actions">
-        ${cursors.length > 0 && html`<button onClick=${() => setCursors(cursors.slice(0, -1))}>Earlier schedules</button>`}
-        ${next && html`<button onClick=${() => setCursors([...cursors, next])}>Next schedules</button>`}</div>`}
+        ${cursors.length > 0 && html`<button onClick=${() => setCursors(cursors.slice(0, -1))}>${t`Earlier schedules`}</button>`}
+        ${next && html`<button onClick=${() => setCursors([...cursors, next])}>${t`Next schedules`}</button>`}</div>`}
     </section>`;
 }
 
-const OVERLAP = { skip: "a run is left out while the last one is not over", allow: "a run takes place beside one that is not over", replace: "a run takes the place of a job that waits" };
-const MISSED = { one: "the latest run is made up for", all: "all runs are made up for", none: "no run is made up for" };
+const OVERLAP = { skip: t`a run is left out while the last one is not over`, allow: t`a run takes place beside one that is not over`, replace: t`a run takes the place of a job that waits` };
+const MISSED = { one: t`the latest run is made up for`, all: t`all runs are made up for`, none: t`no run is made up for` };
+
+function runsOf({ fired, overlap, missed }) {
+  const runs = overlap > 0 ? t`${count(fired)}, ${count(overlap)} gave way` : count(fired);
+  return missed > 0 ? t`${runs}, ${count(missed)} missed` : runs;
+}
 
 const factsOf = (schedule) => [
-  ["Pattern", schedule.cron && html`<code>${schedule.cron}</code>`],
-  ["Zone", schedule.time_zone],
-  ["Not before", schedule.start && html`<${When} at=${schedule.start} />`],
-  ["Not after", schedule.end && html`<${When} at=${schedule.end} />`],
-  ["Jitter", schedule.jitter && `up to ${duration(schedule.jitter)}`],
-  ["Last run", schedule.last && html`<${When} at=${schedule.last} />`],
-  ["Its job", schedule.last_job && html`<a class="mono" href=${href("jobs", schedule.last_job)}>${schedule.last_job}</a>`],
-  ["Runs", `${count(schedule.runs.fired)}${schedule.runs.overlap > 0 ? `, ${count(schedule.runs.overlap)} gave way` : ""}${schedule.runs.missed > 0 ? `, ${count(schedule.runs.missed)} missed` : ""}`],
-  ["Overlap", OVERLAP[schedule.overlap] ?? schedule.overlap],
-  ["After an outage", `${MISSED[schedule.missed] ?? schedule.missed}${schedule.missed_within ? `, if less than ${duration(schedule.missed_within)} late` : ""}`],
+  [t`Pattern`, schedule.cron && html`<code>${schedule.cron}</code>`],
+  [t`Zone`, schedule.time_zone],
+  [t`Not before`, schedule.start && html`<${When} at=${schedule.start} copies />`],
+  [t`Not after`, schedule.end && html`<${When} at=${schedule.end} copies />`],
+  [t`Jitter`, schedule.jitter && t`up to ${duration(schedule.jitter)}`],
+  [t`Last run`, schedule.last && html`<${When} at=${schedule.last} copies />`],
+  [t`Its job`, schedule.last_job && html`<a class="mono" href=${href("jobs", schedule.last_job)}>${schedule.last_job}</a>`],
+  [t`Runs`, runsOf(schedule.runs)],
+  [t`Overlap`, OVERLAP[schedule.overlap] ?? schedule.overlap],
+  [t`After an outage`, schedule.missed_within
+    ? t`${MISSED[schedule.missed] ?? schedule.missed}, if less than ${duration(schedule.missed_within)} late` : MISSED[schedule.missed] ?? schedule.missed],
 ];
 
 function Actions({ schedule, refresh }) {
@@ -84,11 +93,11 @@ function Actions({ schedule, refresh }) {
     await refresh();
     setBusy(false);
   };
-  const addRun = async () => `Added ${(await change("POST", path("schedules", name, "run"))).id}.`;
+  const addRun = async () => t`Added ${(await change("POST", path("schedules", name, "run"))).id}.`;
   const pauses = state !== "paused";
   const setPaused = async () => {
     await change("POST", path("schedules", name, pauses ? "pause" : "resume"));
-    return pauses ? `${name} is paused.` : `${name} is running again.`;
+    return pauses ? t`${name} is paused.` : t`${name} is running again.`;
   };
   const remove = async () => {
     await change("DELETE", path("schedules", name));
@@ -97,15 +106,15 @@ function Actions({ schedule, refresh }) {
   const hidesHeaders = Object.keys(schedule.job.callback?.headers ?? {}).length > 0;
   if (!may("admin")) return html`<${Lacking} topic=${topic} scopes=${["admin"]} />`;
   return html`<div class="actions">
-      <button disabled=${busy} onClick=${() => run("Not run.", addRun)}>Run now</button>
-      <button disabled=${busy} onClick=${() => run(pauses ? "Not paused." : "Not resumed.", setPaused)}>${pauses ? "Pause" : "Resume"}</button>
-      ${!hidesHeaders && html`<button disabled=${busy} onClick=${() => setAsked("change")}>Change …</button>`}
-      <button class="danger quiet" onClick=${() => setAsked("delete")}>Delete …</button>
+      <button disabled=${busy} onClick=${() => run(t`Not run.`, addRun)}>${t`Run now`}</button>
+      <button disabled=${busy} onClick=${() => run(pauses ? t`Not paused.` : t`Not resumed.`, setPaused)}>${pauses ? t`Pause` : t`Resume`}</button>
+      ${!hidesHeaders && html`<button disabled=${busy} onClick=${() => setAsked("change")}>${t`Change …`}</button>`}
+      <button class="danger quiet" onClick=${() => setAsked("delete")}>${t`Delete …`}</button>
     </div>
-    ${hidesHeaders && html`<p class="small">The callback of its job has headers, whose values are not shown here: change this schedule where it was made.</p>`}
+    ${hidesHeaders && html`<p class="small">${t`The callback of its job has headers, whose values are not shown here: change this schedule where it was made.`}</p>`}
     ${asked === "change" && html`<${Editor} schedule=${schedule} close=${() => setAsked(null)} done=${refresh} />`}
-    ${asked === "delete" && html`<${Question} title="Delete this schedule?" label="Delete" act=${remove} close=${() => setAsked(null)}>
-      <p>There will be no more runs of <code class="id">${name}</code>. The jobs of its earlier runs stay.</p><//>`}`;
+    ${asked === "delete" && html`<${Question} title=${t`Delete this schedule?`} label=${t`Delete`} act=${remove} close=${() => setAsked(null)}>
+      <p>${t`There will be no more runs of ${html`<code class="id">${name}</code>`}. The jobs of its earlier runs stay.`}</p><//>`}`;
 }
 
 function Schedule({ name, hidesBodies }) {
@@ -115,12 +124,12 @@ function Schedule({ name, hidesBodies }) {
   useKeys({ r: refresh });
   const schedule = poll.data;
   const isGone = poll.error?.status === 404;
-  const heading = html`<nav class="crumbs" aria-label="Path"><a href=${href("schedules")}>Schedules</a></nav>
+  const heading = html`<nav class="crumbs" aria-label=${t`Path`}><a href=${href("schedules")}>${t`Schedules`}</a></nav>
     <div class="job-id"><h1 tabindex="-1" class="mono">${name}</h1></div>`;
-  if (!schedule) return html`${heading}<${Unloaded} poll=${poll} what="the schedule" />`;
+  if (!schedule) return html`${heading}<${Unloaded} poll=${poll} what=${t`the schedule`} />`;
   const { next: runs = [], clock_changes: changes = [] } = next.data ?? {};
   return html`${heading}
-    ${isGone ? html`<${Gone} what="This schedule is gone:" poll=${poll}>it was deleted.<//>` : html`<${AsOf} poll=${poll} />`}
+    ${isGone ? html`<${Gone} what=${t`This schedule is gone:`} poll=${poll}>${t`it was deleted.`}<//>` : html`<${AsOf} poll=${poll} />`}
     <div class="columns wide-left">
       <div class="stack">
         <section class="card ${poll.stale}">
@@ -129,15 +138,15 @@ function Schedule({ name, hidesBodies }) {
           <${Facts} facts=${factsOf(schedule)} />
         </section>
         <section class="card">
-          <h2>Job of each run</h2>
+          <h2>${t`Job of each run`}</h2>
           <${Body} key=${hidesBodies} raw=${schedule.jobText} hidden=${hidesBodies}><//>
         </section>
       </div>
       <section class="card ${next.stale}">
-        <h2>Next runs</h2>
-        ${schedule.state === "paused" && html`<p class="small">It is paused. Without that, it would run:</p>`}
-        ${!next.data && html`<${Unloaded} poll=${next} what="the next runs" />`}
-        ${next.data && runs.length === 0 && html`<p class="small">It has no more runs.</p>`}
+        <h2>${t`Next runs`}</h2>
+        ${schedule.state === "paused" && html`<p class="small">${t`It is paused. Without that, it would run:`}</p>`}
+        ${!next.data && html`<${Unloaded} poll=${next} what=${t`the next runs`} />`}
+        ${next.data && runs.length === 0 && html`<p class="small">${t`It has no more runs.`}</p>`}
         <ol class="runs">${runs.map((at) => html`<li key=${at}><${When} at=${at} /></li>`)}</ol>
         <${ClockChanges} changes=${changes} />
       </section>

@@ -3,22 +3,23 @@ import { html } from "../lib.js";
 import { useMay } from "../changes.js";
 import { lossOf } from "../durability.js";
 import { bytes, count, duration } from "../format.js";
+import { t } from "../language.js";
 import { AsOf, Facts, Text, Unloaded, When } from "../parts.js";
 import { useKeys } from "../keys.js";
 import { usePoll } from "../poll.js";
 
-const CHECKS = { shutdown: "Accepts work", store: "Store", clock: "Clock", disk_space: "Disk space", log: "Log", memory: "Memory", shards: "Shards", replaced: "Replaced" };
-const STATUS = { ok: "ok", degraded: "works in part", failed: "failed" };
+const CHECKS = { shutdown: t`Accepts work`, store: t`Store`, clock: t`Clock`, disk_space: t`Disk space`, log: t`Logging`, memory: t`Memory`, shards: t`Shards`, replaced: t`Replaced` };
+const STATUS = { ok: t`ok`, degraded: t`works in part`, failed: t`failed` };
 
 /** The checks of `/readyz`. A server that is not ready sends them too, as an error with the first failure. */
 function Checks({ poll }) {
-  if (!poll.data && !poll.error) return html`<${Unloaded} poll=${poll} what="the checks" />`;
+  if (!poll.data && !poll.error) return html`<${Unloaded} poll=${poll} what=${t`the checks`} />`;
   if (poll.error) {
-    return html`<p class="check failed"><span class="mark dead" aria-hidden="true" /> Not ready: <${Text} text=${poll.error.detail} /></p>`;
+    return html`<p class="check failed"><span class="mark dead" aria-hidden="true" /> ${t`Not ready: ${html`<${Text} text=${poll.error.detail} />`}`}</p>`;
   }
   return html`<ul class="checks">${poll.data.checks.map(({ name, status, detail }) => html`<li key=${name} class=${`check ${status}`}>
     <span class=${`mark ${status === "ok" ? "ready" : "dead"}`} aria-hidden="true" />
-    <span>${CHECKS[name] ?? name}</span> <span class="small">${STATUS[status] ?? status}${detail && html`: <${Text} text=${detail} />`}</span>
+    <span>${CHECKS[name] ?? name}</span> <span class="small">${STATUS[status] ?? status}${detail && t`: ${html`<${Text} text=${detail} />`}`}</span>
   </li>`)}</ul>`;
 }
 
@@ -29,18 +30,18 @@ const limitsOf = (limits) => Object.entries(limits).flatMap(([section, settings]
 ]));
 
 function Store({ version, space = {} }) {
-  const [used, free] = version.engine === "redis" ? ["Memory in use", "Memory left"] : ["On disk", "Disk left"];
+  const [used, free] = version.engine === "redis" ? [t`Memory in use`, t`Memory left`] : [t`On disk`, t`Disk left`];
   const { text, isBad } = lossOf(version);
   return html`<${Facts} facts=${[
-    ["Engine", version.engine === "redis" ? `${/^\d/.test(version.engine_version) ? "Redis " : ""}${version.engine_version}` : `${version.engine} (${version.engine_version})`],
-    ["Durability", html`<span class=${isBad ? "tag" : ""}>${version.durability}</span>${text && html`<p class=${isBad ? "warning" : "small"}>${text}</p>`}`],
+    [t`Engine`, version.engine === "redis" ? `${/^\d/.test(version.engine_version) ? "Redis " : ""}${version.engine_version}` : `${version.engine} (${version.engine_version})`],
+    [t`Durability`, html`<span class=${isBad ? "tag" : ""}>${version.durability}</span>${text && html`<p class=${isBad ? "warning" : "small"}>${text}</p>`}`],
     [used, space.used_bytes !== undefined && bytes(space.used_bytes)],
     [free, space.free_bytes !== undefined && bytes(space.free_bytes)],
   ]} />`;
 }
 
 const Processes = ({ processes }) => html`<table>
-  <thead><tr><th scope="col">Process</th><th scope="col">Version</th><th scope="col">Up since</th></tr></thead>
+  <thead><tr><th scope="col">${t`Process`}</th><th scope="col">${t`Version`}</th><th scope="col">${t`Up since`}</th></tr></thead>
   <tbody>${processes.map(({ name, version, started_at: at }) => html`<tr key=${name}>
     <th scope="row"><span class="mono">${name}</span></th><td>${version}</td><td><${When} at=${at} /></td></tr>`)}</tbody></table>`;
 
@@ -50,18 +51,18 @@ export function Server() {
   const mayRead = useMay()("read");
   const stats = usePoll(mayRead ? "stats" : null, 5_000);
   useKeys({ r: () => (version.refresh(), ready.refresh(), stats.refresh()) });
-  return html`<h1 tabindex="-1">Server</h1>
+  return html`<h1 tabindex="-1">${t`Server`}</h1>
     <${AsOf} poll=${version} />
     <section class="card ${stats.stale}">
-      <h2>Processes</h2>
+      <h2>${t`Processes`}</h2>
       ${stats.data ? html`<${Processes} processes=${stats.data.processes} />`
-        : mayRead ? html`<${Unloaded} poll=${stats} what="the processes" />`
-        : html`<p class="small">${version.data && `Version ${version.data.version}. `}A token for all topics sees the processes.</p>`}
+        : mayRead ? html`<${Unloaded} poll=${stats} what=${t`the processes`} />`
+        : html`<p class="small">${version.data && t`Version ${version.data.version}.`} ${t`A token for all topics sees the processes.`}</p>`}
     </section>
     <div class="columns">
-      <section class="card ${version.stale}"><h2>Store</h2>
-        ${version.data ? html`<${Store} version=${version.data} space=${stats.data?.store} />` : html`<${Unloaded} poll=${version} what="the store" />`}</section>
-      <section class="card"><h2>Health</h2><${Checks} poll=${ready} /></section>
+      <section class="card ${version.stale}"><h2>${t`Store`}</h2>
+        ${version.data ? html`<${Store} version=${version.data} space=${stats.data?.store} />` : html`<${Unloaded} poll=${version} what=${t`the store`} />`}</section>
+      <section class="card"><h2>${t`Health`}</h2><${Checks} poll=${ready} /></section>
     </div>
-    ${version.data && html`<details class="card limits"><summary><h2>Limits</h2></summary><${Facts} facts=${limitsOf(version.data.limits)} /></details>`}`;
+    ${version.data && html`<details class="card limits"><summary><h2>${t`Limits`}</h2></summary><${Facts} facts=${limitsOf(version.data.limits)} /></details>`}`;
 }

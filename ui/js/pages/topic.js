@@ -5,24 +5,25 @@ import { useAddJob, usePurge, useSayWhy } from "../asking.js";
 import { Timeline } from "../chart.js";
 import { Cause, isFault, PauseDetails } from "../cause.js";
 import { Lacking, setPause, useMay } from "../changes.js";
-import { count, counted, duration } from "../format.js";
+import { count, counted, duration, together } from "../format.js";
 import { useKeys } from "../keys.js";
+import { t } from "../language.js";
 import { holding } from "../order.js";
-import { AsOf, Bar, Distance, Elapsed, Facts, Mark, STATES, Text, Unloaded } from "../parts.js";
+import { AsOf, Bar, Distance, Elapsed, Facts, Mark, STATES, stateName, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 
 function Counts({ view, stale }) {
   const { counts, topic } = view;
   return html`<section class=${`card totals ${stale ? "stale" : ""}`} aria-labelledby="counts">
-    <h2 id="counts" class="visually-hidden">Jobs by state</h2>
+    <h2 id="counts" class="visually-hidden">${t`Jobs by state`}</h2>
     <dl>${STATES.map((state) => html`<div key=${state}>
-      <dt><${Mark} state=${state} />${state}</dt>
+      <dt><${Mark} state=${state} />${stateName(state)}</dt>
       <dd>${count(counts[state])}</dd>
       <dd class="small">
-        ${state === "delayed" && (view.next_due_at ? html`next <${Distance} at=${view.next_due_at} />` : counts.delayed > 0 && "next: not known")}
-        ${state === "ready" && view.oldest_overdue_at && html`oldest due <${Distance} at=${view.oldest_overdue_at} />`}
-        ${state === "reserved" && view.polls !== null && `${counted(view.polls, "poll")} in the last minute`}
-        ${state === "dead" && counts.dead > 0 && html`<a href=${href("topics", topic, "dead")}>Show dead letters</a>`}
+        ${state === "delayed" && (view.next_due_at ? t`next ${html`<${Distance} at=${view.next_due_at} />`}` : counts.delayed > 0 && t`next: not known`)}
+        ${state === "ready" && view.oldest_overdue_at && t`oldest due ${html`<${Distance} at=${view.oldest_overdue_at} />`}`}
+        ${state === "reserved" && view.polls !== null && t`${counted(view.polls, "poll")} in the last minute`}
+        ${state === "dead" && counts.dead > 0 && html`<a href=${href("topics", topic, "dead")}>${t`Show dead letters`}</a>`}
       </dd>
     </div>`)}</dl>
     <${Bar} counts=${counts} />
@@ -30,8 +31,8 @@ function Counts({ view, stale }) {
 }
 
 const PARTS = [
-  ["delivery", "Delivery", "Jobs are handed out", "No job is handed out"],
-  ["intake", "Intake", "New jobs are accepted", "New jobs are refused"],
+  ["delivery", t`Delivery`, { pause: t`Pause delivery`, resume: t`Resume delivery`, reason: t`Reason and end of the pause of delivery` }, t`Jobs are handed out`, t`No job is handed out`],
+  ["intake", t`Intake`, { pause: t`Pause intake`, resume: t`Resume intake`, reason: t`Reason and end of the pause of intake` }, t`New jobs are accepted`, t`New jobs are refused`],
 ];
 
 function Pauses({ view, refresh }) {
@@ -44,36 +45,36 @@ function Pauses({ view, refresh }) {
     setBusy(null);
     refresh();
   };
-  return html`<ul class="switches">${PARTS.map(([part, name, running, paused]) => {
+  return html`<ul class="switches">${PARTS.map(([part, name, labels, running, paused]) => {
     const [isPaused, pause] = [view.paused[part], view.pauses?.[part]];
     return html`<li key=${part}>
       <span><strong>${name}</strong> <span class=${isPaused ? "tag" : "small"}>${isPaused ? paused : running}</span>
         ${pause && html`<${PauseDetails} pause=${pause} />`}</span>
-      ${may("admin") && pause && html`<button type="button" class="quiet" onClick=${() => reason.ask({ topic: view.topic, part, pause, done: refresh })}>Reason and end
-        <span class="visually-hidden">of the pause of ${name.toLowerCase()}</span></button>`}
-      ${may("admin") && html`<button type="button" disabled=${busy === part} onClick=${() => toggle(part, !isPaused)}>
-        ${isPaused ? "Resume" : "Pause"} <span class="visually-hidden">${name.toLowerCase()}</span></button>`}
+      ${may("admin") && pause && html`<button type="button" class="quiet" aria-label=${labels.reason}
+        onClick=${() => reason.ask({ topic: view.topic, part, pause, done: refresh })}>${t`Reason and end`}</button>`}
+      ${may("admin") && html`<button type="button" disabled=${busy === part} aria-label=${isPaused ? labels.resume : labels.pause}
+        onClick=${() => toggle(part, !isPaused)}>${isPaused ? t`Resume` : t`Pause`}</button>`}
     </li>`;
   })}</ul>
   ${reason.question}`;
 }
 
-const ENDS = { dead: "dead letters", delete: "deleted" };
+const ENDS = { dead: t`dead letters`, delete: t`deleted` };
 
 /** What applies to jobs that are added from now on. What is not set has the server's default. */
 function settingsOf({ ttr, max_attempts: max, retry, require_receipt: receipt, late_finish: late, expire, on_expiry: end, dedup, callback }) {
   // For calls the server has a list of its own.
-  const follows = retry ? retry.map(duration).join(", ") || "at once" : callback?.url ? "the server's list for callbacks" : "at once";
-  const attempts = retry?.length > 0 ? retry.length + 1 : !retry && callback?.url ? "one more than the list has" : 16;
+  const follows = retry ? retry.map(duration).join(", ") || t`at once` : callback?.url ? t`the server's list for callbacks` : t`at once`;
+  const attempts = retry?.length > 0 ? retry.length + 1 : !retry && callback?.url ? t`one more than the list has` : 16;
   return [
-    ["TTR", ttr === undefined ? "1 min (default)" : duration(ttr)],
-    ["Most attempts", max === undefined ? `${attempts} (default)` : max === 0 ? "no limit" : max],
-    ["Retry after", retry ? follows : `${follows} (default)`],
-    ["Expire", expire !== undefined && `${duration(expire)} after they are due: then ${ENDS[end ?? "dead"] ?? end}`],
-    ["At an expiry", expire === undefined && end && (ENDS[end] ?? end)],
-    ["Ids remembered", dedup !== undefined && `for ${duration(dedup)} after a job is finished or deleted`],
-    ["Receipt", receipt ? "required to finish" : "optional to finish"],
-    ["Late finish", late === false && "refused once the reservation has ended"],
+    ["TTR", ttr === undefined ? t`${duration(60)} (default)` : duration(ttr)],
+    [t`Most attempts`, max === undefined ? t`${attempts} (default)` : max === 0 ? t`no limit` : max],
+    [t`Retry after`, retry ? follows : t`${follows} (default)`],
+    [t`Expire`, expire !== undefined && t`${duration(expire)} after they are due: then ${ENDS[end ?? "dead"] ?? end}`],
+    [t`At an expiry`, expire === undefined && end && (ENDS[end] ?? end)],
+    [t`Ids remembered`, dedup !== undefined && t`for ${duration(dedup)} after a job is finished or deleted`],
+    [t`Receipt`, receipt ? t`required to finish` : t`optional to finish`],
+    [t`Late finish`, late === false && t`refused once the reservation has ended`],
   ];
 }
 
@@ -83,19 +84,19 @@ function Callback({ view }) {
   const endpoints = poll.data?.endpoints ?? [];
   if (!callback && endpoints.length === 0) return null;
   return html`<section class="card">
-    <h2>Callback</h2>
+    <h2>${t`Callback`}</h2>
     ${callback && html`<${Facts} facts=${[
       ["URL", callback.url && html`<code class="id"><${Text} text=${`${callback.method ?? "POST"} ${callback.url}`} /></code>`],
-      ["Headers", callback.headers && Object.keys(callback.headers).join(", ")],
-      ["Timeout", callback.timeout !== undefined && duration(callback.timeout)],
-      ["Rate", callback.rate !== undefined && `${callback.rate} calls a second`],
-      ["At a time", callback.concurrency !== undefined && `${callback.concurrency} calls`],
+      [t`Headers`, callback.headers && Object.keys(callback.headers).join(", ")],
+      [t`Timeout`, callback.timeout !== undefined && duration(callback.timeout)],
+      [t`Rate`, callback.rate !== undefined && t`${callback.rate} calls a second`],
+      [t`At once`, callback.concurrency !== undefined && t`${callback.concurrency} calls`],
     ]} />`}
     ${endpoints.length > 0 && html`<ul class=${`endpoints ${poll.stale ? "stale" : ""}`}>${endpoints.map((end) => html`<li key=${end.host}>
       <code class="id">${end.host}</code>
-      <span class="small">${count(end.in_flight)} of at most ${count(end.window)} calls in progress
-        ${end.resting_until && html`; rests, next call <${Distance} at=${end.resting_until} />`}
-        ${end.last_failure && html`; last failure <code>${end.last_failure.reason}</code> <${Distance} at=${end.last_failure.at} />`}</span>
+      <span class="small">${together([t`${count(end.in_flight)} of at most ${count(end.window)} calls in progress`,
+        ...(end.resting_until ? [t`rests, next call ${html`<${Distance} at=${end.resting_until} />`}`] : []),
+        ...(end.last_failure ? [t`last failure ${html`<code>${end.last_failure.reason}</code>`} ${html`<${Distance} at=${end.last_failure.at} />`}`] : [])])}</span>
     </li>`)}</ul>`}
   </section>`;
 }
@@ -108,8 +109,8 @@ function Few({ topic, state, title, most = 20, compare, note, children }) {
   const { jobs, next_cursor: next } = held ?? latest;
   if (jobs.length === 0) return null;
   return html`<section class=${`card ${poll.stale ? "stale" : ""}`}>
-    <div class="heading"><h2>${title}</h2><a href=${`${href("jobs")}${queryText({ state, topic })}`}>All</a></div>
-    ${compare && next && html`<p class="small">Of the ${count(jobs.length)} whose reservations end first.</p>`}
+    <div class="heading"><h2>${title}</h2><a href=${`${href("jobs")}${queryText({ state, topic })}`}>${t`All`}</a></div>
+    ${compare && next && html`<p class="small">${t`Of the ${count(jobs.length)} whose reservations end first.`}</p>`}
     ${note}
     <ul class="jobs few" ...${holding((is) => setHeld((held) => (is ? (held ?? latest) : null)))}>${[...jobs].sort(compare ?? (() => 0)).slice(0, most).map((job) => html`<li key=${job.id} class="job" data-row>
       <div><a class="mono cut" title=${job.id} href=${href("jobs", job.id)}>${job.id}</a></div><span class="small">${children(job)}</span></li>`)}</ul>
@@ -119,15 +120,23 @@ function Few({ topic, state, title, most = 20, compare, note, children }) {
 /** So many ready jobs the server sorts on Redis; of more it knows the order about. */
 const MOST_SORTED = 1_000;
 
+/** For how long a job has been reserved, and by which worker. */
+function heldFor(topic, { reserved_at: at, reserved_by: worker }) {
+  const time = html`<${Elapsed} at=${at} />`;
+  if (!worker) return t`for ${time}`;
+  const target = `${href("jobs")}${queryText({ state: "reserved", topic, reserved_by: worker })}`;
+  return t`for ${time} by ${html`<a href=${target}><bdi class="mono"><${Text} text=${worker} /></bdi></a>`}`;
+}
+
 /** What comes next, what waits, and what is worked on. */
 function Lists({ topic, counts }) {
   const isAbout = usePoll(counts.ready > MOST_SORTED ? "version" : null, 600_000).data?.engine === "redis";
-  const note = isAbout && html`<p class="small">About: Redis keeps many ready jobs in the order of their due times only roughly.</p>`;
+  const note = isAbout && html`<p class="small">${t`About: Redis keeps many ready jobs in the order of their due times only roughly.`}</p>`;
   return html`<div class="columns lists">
-    <${Few} key="next" topic=${topic} state="delayed" title="Next due">${(job) => html`<${Distance} at=${job.due_at} />`}<//>
-    <${Few} key="waiting" topic=${topic} state="ready" title="Waiting longest" note=${note}>${(job) => html`for <${Elapsed} at=${job.due_at} />`}<//>
-    <${Few} key="held" topic=${topic} state="reserved" title="Reserved, longest first" compare=${(a, b) => Date.parse(a.reserved_at) - Date.parse(b.reserved_at)}>${
-      (job) => html`for <${Elapsed} at=${job.reserved_at} />${job.reserved_by && html` by <a href=${`${href("jobs")}${queryText({ state: "reserved", topic, reserved_by: job.reserved_by })}`}><bdi class="mono"><${Text} text=${job.reserved_by} /></bdi></a>`}`}<//>
+    <${Few} key="next" topic=${topic} state="delayed" title=${t`Next due`}>${(job) => html`<${Distance} at=${job.due_at} />`}<//>
+    <${Few} key="waiting" topic=${topic} state="ready" title=${t`Waiting longest`} note=${note}>${(job) => html`${t`for ${html`<${Elapsed} at=${job.due_at} />`}`}`}<//>
+    <${Few} key="held" topic=${topic} state="reserved" title=${t`Reserved, longest first`} compare=${(a, b) => Date.parse(a.reserved_at) - Date.parse(b.reserved_at)}>${
+      (job) => heldFor(topic, job)}<//>
   </div>`;
 }
 
@@ -137,34 +146,34 @@ export function Topic({ topic }) {
   const adding = useAddJob();
   const purge = usePurge();
   useKeys({ r: poll.refresh });
-  const heading = html`<nav class="crumbs" aria-label="Path"><a href=${href()}>Overview</a></nav>
+  const heading = html`<nav class="crumbs" aria-label=${t`Path`}><a href=${href()}>${t`Overview`}</a></nav>
     <div class="heading"><h1 tabindex="-1" class="mono">${topic}</h1>
-      ${may("add") && html`<button type="button" onClick=${() => adding.ask({ topic, done: poll.refresh })}>Add a job …</button>`}</div>
+      ${may("add") && html`<button type="button" onClick=${() => adding.ask({ topic, done: poll.refresh })}>${t`Add a job …`}</button>`}</div>
     ${adding.question}`;
   const isGone = poll.error?.status === 404;
-  if (!poll.data && !isGone) return html`${heading}<${Unloaded} poll=${poll} what="the topic" />`;
+  if (!poll.data && !isGone) return html`${heading}<${Unloaded} poll=${poll} what=${t`the topic`} />`;
   const view = isGone ? null : poll.data;
   const holdsJobs = view && Object.values(view.counts).some((number) => number > 0);
   return html`${heading}
     ${view
       ? html`<${AsOf} poll=${poll} />
-          ${view.cause && html`<p class=${isFault(view.cause) ? "problem" : "small"}><strong>${view.cause.kind === "intake_paused" ? "No job is accepted" : "Jobs wait"}:</strong> <${Cause} cause=${view.cause} /></p>`}
+          ${view.cause && html`<p class=${isFault(view.cause) ? "problem" : "small"}><strong>${view.cause.kind === "intake_paused" ? t`No job is accepted:` : t`Jobs wait:`}</strong> <${Cause} cause=${view.cause} /></p>`}
           <${Counts} view=${view} stale=${poll.stale} />
           <${Timeline} topic=${topic} />`
-      : html`<section class="card"><h2>There is no such topic</h2>
-          <p>A topic exists while it has jobs or settings. A new job makes it again.</p></section>`}
+      : html`<section class="card"><h2>${t`There is no such topic`}</h2>
+          <p>${t`A topic exists while it has jobs or settings. A new job makes it again.`}</p></section>`}
     ${view && html`<${Lists} topic=${topic} counts=${view.counts} />`}
     <div class="columns">
       ${view && html`<section class="card">
-        <h2>Running</h2>
+        <h2>${t`Running`}</h2>
         <${Pauses} view=${view} refresh=${poll.refresh} />
-        <h2>Settings</h2>
+        <h2>${t`Settings`}</h2>
         <${Facts} facts=${settingsOf(view.settings)} />
       </section>`}
       ${view && html`<${Callback} view=${view} />`}
     </div>
     <div class="actions page-end">
-      ${holdsJobs && may("admin") && html`<button type="button" class="danger quiet" onClick=${() => purge.ask({ topic, counts: view.counts, done: poll.refresh })}>Purge …</button>`}
+      ${holdsJobs && may("admin") && html`<button type="button" class="danger quiet" onClick=${() => purge.ask({ topic, counts: view.counts, done: poll.refresh })}>${t`Purge …`}</button>`}
       <${Lacking} topic=${topic} scopes=${["add", "admin"]} />
     </div>
     ${purge.question}`;

@@ -4,6 +4,7 @@ import { href, query, queryText } from "../address.js";
 import { rights } from "../api.js";
 import { count } from "../format.js";
 import { useKeys } from "../keys.js";
+import { t } from "../language.js";
 import { AsOf, Distance, Elapsed, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { OnlyTopic } from "../topicchoice.js";
@@ -12,7 +13,7 @@ import { OnlyTopic } from "../topicchoice.js";
 const heldBy = ({ topic, worker }) => `${href("jobs")}${queryText({ state: "reserved", topic, reserved_by: worker })}`;
 
 const Row = ({ row, withAddresses }) => html`<tr data-row>
-  <th scope="row">${row.worker ? html`<bdi class="mono"><${Text} text=${row.worker} /></bdi>` : "not known"}</th>
+  <th scope="row">${row.worker ? html`<bdi class="mono"><${Text} text=${row.worker} /></bdi>` : t`not known`}</th>
   <td><a class="mono" href=${href("topics", row.topic)}>${row.topic}</a></td>
   <td class="number">${count(row.waiting)}</td>
   <td>${row.polled_at ? html`<${Distance} at=${row.polled_at} />` : "–"}</td>
@@ -25,22 +26,22 @@ function List({ topic }) {
   const poll = usePoll(`workers${queryText({ topic })}`, 5_000);
   const { scopes = [] } = useObservable(rights) ?? {};
   useKeys({ r: poll.refresh });
-  if (!poll.data) return html`<${Unloaded} poll=${poll} what="the workers" />`;
+  if (!poll.data) return html`<${Unloaded} poll=${poll} what=${t`the workers`} />`;
   const { workers, complete } = poll.data;
   const withAddresses = scopes.includes("admin");
   return html`<${AsOf} poll=${poll} />
-    <section class="card ${poll.stale}" aria-label="Workers">
+    <section class="card ${poll.stale}" aria-label=${t`Workers`}>
       ${workers.length > 0
         ? html`<div class="wide"><table>
-            <thead><tr><th scope="col">Worker</th><th scope="col">Topic</th><th scope="col" class="number">Polls that wait</th><th scope="col">Last poll</th>
-              <th scope="col" class="number">Reserved</th><th scope="col">Oldest for</th>${withAddresses && html`<th scope="col">From</th>`}</tr></thead>
+            <thead><tr><th scope="col">${t`Worker`}</th><th scope="col">${t`Topic`}</th><th scope="col" class="number">${t`Polls that wait`}</th><th scope="col">${t`Last poll`}</th>
+              <th scope="col" class="number">${t`Reserved`}</th><th scope="col">${t`Oldest for`}</th>${withAddresses && html`<th scope="col">${t`Addresses`}</th>`}</tr></thead>
             <tbody>${workers.map((row) => html`<${Row} key=${`${row.topic} ${row.worker}`} row=${row} withAddresses=${withAddresses} />`)}</tbody></table></div>`
-        : html`<p class="empty">${complete ? "No worker has polled in the last minute or has reserved a job." : "No worker is known yet."}</p>`}
-      ${!complete && html`<p class="small">Some may be missing: there are too many, or another process has not published its workers yet.</p>`}
+        : html`<p class="empty">${complete ? t`No worker has polled in the last minute or has reserved a job.` : t`No worker is known yet.`}</p>`}
+      ${!complete && html`<p class="small">${t`Some may be missing: there are too many, or another process has not published its workers yet.`}</p>`}
     </section>`;
 }
 
 export function Workers() {
   const { topic } = useObservable(query);
-  return html`<h1 tabindex="-1">Workers</h1><${OnlyTopic} topic=${topic}><${List} key=${topic} topic=${topic} /><//>`;
+  return html`<h1 tabindex="-1">${t`Workers`}</h1><${OnlyTopic} topic=${topic}><${List} key=${topic} topic=${topic} /><//>`;
 }
