@@ -25,13 +25,14 @@ const DurationField = ({ label, kind, value, set, ...more }) => html`<div class=
   <${Field} label=${label} class="short" value=${value} placeholder=${t`such as ${"1h30m"}`} ...${more} onInput=${(event) => set(event.target.value)} />
   ${EXAMPLES[kind].map((text) => html`<button key=${text} type="button" class="quiet" aria-pressed=${value === text} onClick=${() => set(text)}>${text}</button>`)}</div>`;
 
-/** Says which moment a local time is. */
+/** Says in which zone a local time is, and which moment that is. */
 function Meaning({ moments, at, zone, choose }) {
   const now = useNow();
-  if (moments === null) return html`<p class="small">${t`Time zone: ${zoneName(zone, now)}`}</p>`;
-  if (moments.length === 0) return html`<p class="problem" role="alert">${t`There is no such time: clocks are set forward over it.`}</p>`;
+  const inZone = html`<p class="small">${t`Time zone: ${zoneName(zone, at ? Date.parse(at) : now)}`}</p>`;
+  if (moments === null) return inZone;
+  if (moments.length === 0) return html`${inZone}<p class="problem" role="alert">${t`There is no such time: clocks are set forward over it.`}</p>`;
   const label = (moment) => offsetOf(Date.parse(moment), zone);
-  return html`${moments.length > 1 && html`<p class="problem" role="alert">${t`This time comes twice, because clocks are set back.`}</p>
+  return html`${inZone}${moments.length > 1 && html`<p class="problem" role="alert">${t`This time comes twice, because clocks are set back.`}</p>
       <${Choice} name="offset" legend=${t`Which one`} chosen=${at} choose=${choose} choices=${moments.map((moment) => [moment, label(moment)])} />`}
     ${at && html`<p role="status">${t`That is ${html`<strong>${at.replace("T", " ").replace(".000Z", "")} UTC</strong>`}, ${html`<${Distance} at=${at} />`}.`}</p>`}
     ${at && Date.parse(at) < now && html`<p class="problem" role="alert">${t`This moment has passed: what waits becomes ready at once.`}</p>`}`;

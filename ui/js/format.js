@@ -17,7 +17,10 @@ const list = new Intl.ListFormat(LOCALES.dates);
 /** Words as a list: "a, b and c". */
 export const listed = (words) => list.format(words);
 
-/** What goes together in one sentence. */
+/** Parts of one sentence, of which there is at least one: "a, b". */
+export const enumerated = (parts) => parts.reduce((all, part) => t`${all}, ${part}`);
+
+/** Clauses of one sentence, of which there is at least one: "a; b". */
 export const together = (parts) => parts.reduce((all, part) => t`${all}; ${part}`);
 
 const UNITS = [

@@ -4,7 +4,7 @@ import { changed, href, path as pathOf, queryText, setQuery } from "./address.js
 import { get } from "./api.js";
 import { useMay } from "./changes.js";
 import { isPart, MOMENTS } from "./filter.js";
-import { bytes, count } from "./format.js";
+import { bytes, count, enumerated } from "./format.js";
 import { useKeys } from "./keys.js";
 import { t } from "./language.js";
 import { Changes, holding, useStableOrder } from "./order.js";
@@ -107,9 +107,9 @@ export function useCounts(topic) {
 /** Says of an empty list what is near: the jobs of its topic, or of all, in every state. */
 function Nothing({ topic, counts: { data, error } }) {
   const near = STATES.filter((state) => data?.counts[state] > 0);
-  const found = near.map((state, n) => html`${n > 0 && ", "}<a href=${`${href("jobs")}${queryText({ state, topic })}`}>${count(data.counts[state])} ${stateName(state)}</a>`);
+  const found = near.length > 0 && enumerated(near.map((state) => html`<a href=${`${href("jobs")}${queryText({ state, topic })}`}>${count(data.counts[state])} ${stateName(state)}</a>`));
   return html`<p class="empty">${t`No job matches.`} ${error?.status === 404 && t`There is no topic ${html`<bdi class="mono"><${Text} text=${topic} /></bdi>`}.`} ${
-    near.length > 0 && (topic ? t`In ${topic}: ${found}.` : t`In all topics: ${found}.`)}</p>`;
+    found && (topic ? t`In ${topic}: ${found}.` : t`In all topics: ${found}.`)}</p>`;
 }
 
 /**

@@ -1,5 +1,5 @@
 // The time to come as figures: ranges and their steps, scales and labels, and what a bar is in words. It draws nothing.
-import { clockOf, count, counted, formatted, spanText, together } from "./format.js";
+import { clockOf, count, counted, enumerated, formatted, spanText, together } from "./format.js";
 import { t } from "./language.js";
 
 const MINUTE = 60_000;
@@ -104,7 +104,7 @@ export function inWords(figures, view, first, last, now, zone) {
   const parts = named.map(([topic, jobs]) => `${topic} ${count(jobs)}`);
   if (parts.length > 0 && others > 0) parts.push(t`others ${count(others)}`);
   const name = first < 0 ? t`Overdue` : first < bars.length ? spanText(bars[first].from, bars[last].to, now, zone) : outsideOf(view);
-  return [name, together([counted(jobs, "job"), ...(parts.length > 0 ? [parts.join(", ")] : [])])];
+  return [name, together([counted(jobs, "job"), ...(parts.length > 0 ? [enumerated(parts)] : [])])];
 }
 
 export const outsideOf = (view) => (view.from === null ? t`Later` : t`Before and after`);

@@ -2,6 +2,7 @@
 import { html, useEffect, useObservable } from "./lib.js";
 import { changed, setQuery } from "./address.js";
 import { rights } from "./api.js";
+import { enumerated } from "./format.js";
 import { t } from "./language.js";
 import { Field, Loading } from "./parts.js";
 
@@ -11,7 +12,7 @@ export function ChooseTopic({ topics }) {
   const only = topics.length === 1 ? names[0] : undefined;
   useEffect(() => void (only && setQuery({ topic: only }, true)), [only]);
   return html`<section class="card"><p class="empty">${names.length === 0 ? t`This token is for some topics only. Name one above.`
-    : t`This token is for some topics only. Name one above: ${names.map((topic, n) => html`${n > 0 && ", "}<a key=${topic} class="mono" href=${changed({ topic })}>${topic}</a>`)}.`}</p></section>`;
+    : t`This token is for some topics only. Name one above: ${enumerated(names.map((topic) => html`<a class="mono" href=${changed({ topic })}>${topic}</a>`))}.`}</p></section>`;
 }
 
 /** The children, once the token may read what they show; before them, of which topic they are. */

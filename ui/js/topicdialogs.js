@@ -3,7 +3,7 @@ import { html, useState } from "./lib.js";
 import { path } from "./address.js";
 import { change } from "./api.js";
 import { announce, perform, Question } from "./dialog.js";
-import { count, counted } from "./format.js";
+import { count, counted, enumerated } from "./format.js";
 import { t } from "./language.js";
 import { Field, stateName } from "./parts.js";
 
@@ -29,7 +29,7 @@ const LONG_MS = 2_000;
 
 export function Purge({ topic, counts, close, done }) {
   const all = Object.values(counts).reduce((sum, number) => sum + number, 0);
-  const states = Object.entries(counts).map(([state, number]) => `${count(number)} ${stateName(state)}`).join(", ");
+  const states = enumerated(Object.entries(counts).map(([state, number]) => `${count(number)} ${stateName(state)}`));
   const act = async () => {
     const target = `${path("topics", topic)}?confirm=${encodeURIComponent(topic)}`;
     const purge = change("DELETE", target, undefined, null).then(({ deleted }) => t`${counted(deleted, "job")} of ${topic} deleted.`);

@@ -6,7 +6,7 @@ import { Cause } from "../cause.js";
 import { Lacking, replay, runNow, useMay } from "../changes.js";
 import { serverNow, useNow } from "../clock.js";
 import { curl, jobJson } from "../curl.js";
-import { countdown, counted, duration } from "../format.js";
+import { countdown, counted, duration, enumerated } from "../format.js";
 import { Ended, History } from "../history.js";
 import { useKeys } from "../keys.js";
 import { t } from "../language.js";
@@ -126,7 +126,8 @@ export function Job({ id, hidesBodies }) {
   if (!job && isGone) {
     return html`${heading}<section class="card"><h2>${t`There is no such job`}</h2>
       <p>${ended ? t`This job is gone: ${html`<${Ended} ended=${ended} />`}` : t`It was never added, or it is finished or deleted. The server remembers only how recent jobs ended.`}</p>
-      <p>${t`Jobs whose ids begin with this text: ${STATES.map((state, n) => html`${n > 0 && ", "}<a key=${state} href=${`${href("jobs")}${queryText({ state, id_prefix: id })}`}>${stateName(state)}</a>`)}.`}</p></section>`;
+      <p>${t`Jobs whose ids begin with this text: ${
+        enumerated(STATES.map((state) => html`<a href=${`${href("jobs")}${queryText({ state, id_prefix: id })}`}>${stateName(state)}</a>`))}.`}</p></section>`;
   }
   if (!job) return html`${heading}<${Unloaded} poll=${poll} what=${t`the job`} />`;
   const remembers = ["finished", "finished_late"].includes(ended?.how) && view?.settings.dedup;
