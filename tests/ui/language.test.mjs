@@ -119,7 +119,7 @@ const PAGES = [
   ["jobs?topic=1001", "211"], ["jobs?state=dead&reason_prefix=没", "没有这个用户"], ["jobs?state=reserved", "处理截止"], ["jobs?state=ready&topic=1001&id_prefix=9", "没有符合条件的任务"],
   ["jobs/205", "已从"], ["jobs/302", "就绪"], ["jobs/100", "成为死信"], ["jobs/999", "没有这个任务"],
   ["dead", "没有这个用户"], ["topics/1001/dead", "最早"], ["schedules", "每天 02:30"], ["schedules/2001", "时钟会跳过"], ["schedules/2002", "已暂停"],
-  ["workers", "最近拉取"], ["callbacks", "退避中"], ["bulk", "已完成"], ["bulk/3001", "推后 1 小时"], ["server", "健康状态"], ["nowhere", "页面不存在"],
+  ["workers", "最近拉取"], ["callbacks", "退避中"], ["bulk", "已完成"], ["bulk/3001", "推后 1 小时"], ["audit", "暂停主题"], ["server", "健康状态"], ["nowhere", "页面不存在"],
 ];
 
 /** What opens each dialog, by its page, and a text in it. */
@@ -138,7 +138,7 @@ inBrowser("no English is on the Chinese pages, full and empty", { tab: CHINESE }
     assert.deepEqual(await english(page), [], `English on ${fragment}`);
   };
   const empty = [["", "还没有任务"], ["jobs", "没有符合条件的任务"], ["dead", "没有死信"], ["schedules", "没有定时计划"],
-    ["workers", "没有消费者拉取"], ["callbacks", "没有调用过任何端点"], ["bulk", "没有批量操作"]];
+    ["workers", "没有消费者拉取"], ["callbacks", "没有调用过任何端点"], ["bulk", "没有批量操作"], ["audit", "没有调用记录"]];
   for (const [fragment, text] of empty) await see(fragment, text);
   const endpoint = http.createServer((request, response) => response.writeHead(503, { "retry-after": "600" }).end());
   await once(endpoint.listen(0, "127.0.0.1").unref(), "listening");

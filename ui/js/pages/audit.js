@@ -2,6 +2,7 @@
 import { html, useObservable, useState } from "../lib.js";
 import { href, query, queryText } from "../address.js";
 import { useKeys } from "../keys.js";
+import { t } from "../language.js";
 import { AsOf, Moment, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { OnlyTopic } from "../topicchoice.js";
@@ -11,31 +12,31 @@ const MOST = 1000;
 
 /** By method and path, in which a star stands for one part, what a call does. */
 const DONE = {
-  "POST jobs": "add a job",
-  "PATCH jobs/*": "change a job",
-  "DELETE jobs/*": "delete a job",
-  "POST jobs/*/finish": "finish a job",
-  "POST jobs/*/release": "release a job",
-  "POST jobs/*/touch": "extend a reservation",
-  "POST jobs/*/bury": "bury a job",
-  "POST jobs/*/revoke": "take a job back",
-  "POST jobs/*/requeue": "replay a dead letter",
-  "POST batch/delete": "delete jobs",
-  "POST bulk": "change many jobs",
-  "POST bulk/*/stop": "stop a bulk operation",
-  "PUT topics/*": "change the settings",
-  "DELETE topics/*": "delete all jobs of a topic",
-  "POST topics/*/pause": "pause a topic",
-  "POST topics/*/resume": "resume a topic",
-  "POST topics/*/secrets": "add a secret",
-  "DELETE topics/*/secrets/*": "delete a secret",
-  "DELETE topics/*/dead": "delete dead letters",
-  "POST topics/*/dead/requeue": "replay dead letters",
-  "PUT schedules/*": "save a schedule",
-  "DELETE schedules/*": "delete a schedule",
-  "POST schedules/*/pause": "pause a schedule",
-  "POST schedules/*/resume": "resume a schedule",
-  "POST schedules/*/run": "run a schedule now",
+  "POST jobs": t`add a job`,
+  "PATCH jobs/*": t`change a job`,
+  "DELETE jobs/*": t`delete a job`,
+  "POST jobs/*/finish": t`finish a job`,
+  "POST jobs/*/release": t`release a job`,
+  "POST jobs/*/touch": t`extend a reservation`,
+  "POST jobs/*/bury": t`bury a job`,
+  "POST jobs/*/revoke": t`take a job back`,
+  "POST jobs/*/requeue": t`replay a dead letter`,
+  "POST batch/delete": t`delete jobs`,
+  "POST bulk": t`change many jobs`,
+  "POST bulk/*/stop": t`stop a bulk operation`,
+  "PUT topics/*": t`change the settings`,
+  "DELETE topics/*": t`delete all jobs of a topic`,
+  "POST topics/*/pause": t`pause a topic`,
+  "POST topics/*/resume": t`resume a topic`,
+  "POST topics/*/secrets": t`add a secret`,
+  "DELETE topics/*/secrets/*": t`delete a secret`,
+  "DELETE topics/*/dead": t`delete dead letters`,
+  "POST topics/*/dead/requeue": t`replay dead letters`,
+  "PUT schedules/*": t`save a schedule`,
+  "DELETE schedules/*": t`delete a schedule`,
+  "POST schedules/*/pause": t`pause a schedule`,
+  "POST schedules/*/resume": t`resume a schedule`,
+  "POST schedules/*/run": t`run a schedule now`,
 };
 
 /** What a call does, in words; nothing for a call that this page does not know. */
@@ -50,19 +51,19 @@ export function inWords({ method, path }) {
 
 /** Below 400 the call was carried out. */
 function Outcome({ status }) {
-  if (status === undefined) return html`<span class="problem">not known</span>`;
-  return status < 400 ? "done" : html`<span class="tag">refused, ${status}</span>`;
+  if (status === undefined) return html`<span class="problem">${t`not known`}</span>`;
+  return status < 400 ? t`done` : html`<span class="tag">${t`refused, ${status}`}</span>`;
 }
 
 const Row = ({ call }) => html`<tr data-row>
   <th scope="row"><${Moment} at=${call.at} /></th>
-  <td>${call.by ? html`<bdi class="mono"><${Text} text=${call.by} /></bdi>` : "not known"}
+  <td>${call.by ? html`<bdi class="mono"><${Text} text=${call.by} /></bdi>` : t`not known`}
     ${call.address && call.address !== call.by && html`<div class="small mono">${call.address}</div>`}</td>
-  <td>${inWords(call) ?? "other"}<div class="small"><code>${call.method} <${Text} text=${call.path} /></code></div>
-    ${call.request && html`<details><summary class="small">What was asked for</summary><pre class="raw"><${Text} text=${
+  <td>${inWords(call) ?? t`other`}<div class="small"><code>${call.method} <${Text} text=${call.path} /></code></div>
+    ${call.request && html`<details><summary class="small">${t`What was asked for`}</summary><pre class="raw"><${Text} text=${
       typeof call.request === "string" ? call.request : JSON.stringify(call.request, null, 2)} /></pre></details>`}</td>
   <td>${call.topic ? html`<a class="mono" href=${href("topics", call.topic)}>${call.topic}</a>` : "–"}</td>
-  <td>${call.from_browser ? "a page" : "a program"}</td>
+  <td>${call.from_browser ? t`a page` : t`a program`}</td>
   <td><${Outcome} status=${call.status} /></td>
 </tr>`;
 
@@ -70,24 +71,24 @@ function List({ topic, by }) {
   const [limit, setLimit] = useState(FIRST);
   const poll = usePoll(`audit${queryText({ topic, by, limit })}`, 5_000);
   useKeys({ r: poll.refresh });
-  if (!poll.data) return html`<${Unloaded} poll=${poll} what="the audit list" />`;
+  if (!poll.data) return html`<${Unloaded} poll=${poll} what=${t`the audit list`} />`;
   const { calls, next_cursor: next } = poll.data;
   return html`<${AsOf} poll=${poll} />
-    <section class="card ${poll.stale}" aria-label="Calls">
+    <section class="card ${poll.stale}" aria-label=${t`Calls`}>
       ${calls.length > 0
         ? html`<div class="wide"><table>
-            <thead><tr><th scope="col">When</th><th scope="col">Who</th><th scope="col">What</th><th scope="col">Topic</th>
-              <th scope="col">From</th><th scope="col">Outcome</th></tr></thead>
+            <thead><tr><th scope="col">${t`Time`}</th><th scope="col">${t`Who`}</th><th scope="col">${t`What`}</th><th scope="col">${t`Topic`}</th>
+              <th scope="col">${t`Source`}</th><th scope="col">${t`Outcome`}</th></tr></thead>
             <tbody>${calls.map((call) => html`<${Row} key=${call.number} call=${call} />`)}</tbody></table></div>`
-        : html`<p class="empty">No call was noted. Calls that need the scope admin are, and changes from this dashboard.</p>`}
-      ${next && limit < MOST && html`<button type="button" onClick=${() => setLimit(Math.min(limit * 2, MOST))}>Show older calls</button>`}
-      ${next && limit >= MOST && html`<p class="small">There are older calls: read them with <code>linger audit</code> or <code>GET /audit</code>.</p>`}
+        : html`<p class="empty">${t`No call was noted. Calls that need the scope ${html`<code>admin</code>`} are, and changes from this dashboard.`}</p>`}
+      ${next && limit < MOST && html`<button type="button" onClick=${() => setLimit(Math.min(limit * 2, MOST))}>${t`Show older calls`}</button>`}
+      ${next && limit >= MOST && html`<p class="small">${t`There are older calls: read them with ${html`<code>linger audit</code>`} or ${html`<code>GET /audit</code>`}.`}</p>`}
     </section>`;
 }
 
 export function Audit() {
   const { topic, by } = useObservable(query);
-  return html`<h1 tabindex="-1">Audit</h1>
-    ${by && html`<p>Only calls by <bdi class="mono">${by}</bdi>. <a href=${`${href("audit")}${queryText({ topic })}`}>Show all</a></p>`}
+  return html`<h1 tabindex="-1">${t`Audit`}</h1>
+    ${by && html`<p>${t`Only calls by ${html`<bdi class="mono">${by}</bdi>`}.`} <a href=${`${href("audit")}${queryText({ topic })}`}>${t`Show all`}</a></p>`}
     <${OnlyTopic} topic=${topic}><${List} key=${`${topic} ${by}`} topic=${topic} by=${by} /><//>`;
 }
