@@ -52,6 +52,9 @@ pub(super) enum TopicCommand {
     /// Resume the delivery of jobs, the intake of new ones, or both
     #[command(after_help = help::CALLS)]
     Resume(ResumeArgs),
+    /// Call the endpoints of a topic that rest because they failed, at once
+    #[command(after_help = help::CALLS)]
+    Call(CallArgs),
     /// Delete every job of a topic in every state; its settings stay
     #[command(after_help = help::CALLS)]
     Purge(PurgeArgs),
@@ -99,6 +102,15 @@ pub(super) struct PauseArgs {
 pub(super) struct ResumeArgs {
     #[command(flatten)]
     operations: OperationArgs,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Arguments of `linger topic call`.
+#[derive(Debug, Args)]
+pub(super) struct CallArgs {
+    /// Name of the topic
+    topic: String,
     #[command(flatten)]
     change: ChangeArgs,
 }
@@ -181,6 +193,9 @@ pub(super) fn run(command: &TopicCommand) -> ExitCode {
             let request = Request::resume(&operations.topic, operations.paused());
             change.run("topic resume", async |session| operations.change(session, "resume", &request).await)
         }
+        TopicCommand::Call(CallArgs { topic, change }) => {
+            change.run("topic call", async |session| call_now(session, topic).await)
+        }
         TopicCommand::Purge(PurgeArgs { topic, change }) => {
             change.run("topic purge", async |session| purge(session, topic).await)
         }
@@ -246,6 +261,13 @@ impl OperationArgs {
 /// The server reads it by its own clock.
 fn checked_until(text: &str) -> Result<String, String> {
     parse_expire(text).map(|_| text.to_owned())
+}
+
+async fn call_now(session: &Session, topic: &str) -> Result<Exit, Failure> {
+    session.confirm_change(&format!("call the endpoints of {topic} now"))?;
+    let response = session.call(&Request::call_now(topic)).await?;
+    session.print_done_to(response, ("topic", topic), "its endpoints are called")?;
+    Ok(Exit::Done)
 }
 
 async fn purge(session: &Session, topic: &str) -> Result<Exit, Failure> {

@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// Every operation of the API. `openapi.yaml` documents the scopes as `x-scope` and `x-topics`; a test compares them.
-fn table() -> [Route; 59] {
+fn table() -> [Route; 60] {
     [
         post("/jobs", Of(Add), jobs::add).with_large_body(),
         get("/jobs", Of(Read), lists::jobs).compressed().tagged(),
@@ -75,6 +75,7 @@ fn table() -> [Route; 59] {
         put("/topics/{topic}", Of(Admin), topics::put),
         delete("/topics/{topic}", Of(Admin), topics::purge),
         get("/topics/{topic}/callbacks", Of(Read), activity::callbacks_of_topic).tagged(),
+        post("/topics/{topic}/callbacks/call", Of(Admin), activity::call_now),
         get("/topics/{topic}/pop", Of(Work), pop::single).of_kind(RouteKind::Delivery),
         post("/topics/{topic}/pop", Of(Work), pop::single_by_post).of_kind(RouteKind::Delivery),
         post("/topics/{topic}/pause", Of(Admin), topics::pause),

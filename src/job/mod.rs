@@ -53,5 +53,5 @@ pub use signing_secret::{SecretError, SecretId, SigningKey, SigningSecret};
 pub use spec::JobSpec;
 pub use time::{Now, TimeError, Timestamp};
 pub use topic::{Pause, PausedOperations, TopicPause, TopicSettings};
-pub use topic_values::topic_values_need_room;
+pub use topic_values::{decode_called_at, encode_called_at, topic_values_need_room};
 pub use trace_context::TraceContext;

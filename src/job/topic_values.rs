@@ -35,15 +35,17 @@ const ON_EXPIRY: Tag = Tag(12);
 const LATE_FINISH: Tag = Tag(13);
 /// [`DedupWindow::encode`].
 const DEDUP: Tag = Tag(14);
+/// 8 bytes, in milliseconds since 1970.
+const CALLED_AT: Tag = Tag(15);
 
-/// Whether `after` has a value that `before` lacks, or another one that is not shorter. A pause takes little room and does not
-/// count: operators pause topics when something is wrong.
+/// Whether `after` has a value that `before` lacks, or another one that is not shorter. A pause and a moment take little room and do
+/// not count: operators pause and call when something is wrong.
 #[must_use]
 pub fn topic_values_need_room(before: &Attributes, after: &Attributes) -> bool {
-    let is_pause = |tag| tag == PAUSE_DELIVERY || tag == PAUSE_INTAKE;
+    let is_small = |tag| [PAUSE_DELIVERY, PAUSE_INTAKE, CALLED_AT].contains(&tag);
     after
         .iter()
-        .filter(|(tag, _)| !is_pause(*tag))
+        .filter(|(tag, _)| !is_small(*tag))
         .any(|(tag, value)| before.get(tag).is_none_or(|old| old != value && old.len() <= value.len()))
 }
 
@@ -123,6 +125,20 @@ impl SigningSecret {
     pub fn encode_into(secrets: &[Self], values: &mut Attributes) {
         values.set(SECRETS, (!secrets.is_empty()).then(|| Self::encode_all(secrets)).as_deref());
     }
+}
+
+/// When the endpoints of a topic were last to be called at once, among its values; `None` also when that is malformed, because it
+/// decides nothing by itself.
+#[must_use]
+pub fn decode_called_at(values: &Attributes) -> Option<Timestamp> {
+    let bytes = values.get(CALLED_AT)?.try_into().ok()?;
+    Some(Timestamp::from_millis(i64::from_be_bytes(bytes)))
+}
+
+/// Replaces that moment among the values of a topic.
+pub fn encode_called_at(called_at: Option<Timestamp>, values: &mut Attributes) {
+    let bytes = called_at.map(|at| at.as_millis().to_be_bytes());
+    values.set(CALLED_AT, bytes.as_ref().map(<[u8; 8]>::as_slice));
 }
 
 impl TopicPause {

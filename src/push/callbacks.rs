@@ -244,7 +244,8 @@ impl CallbackState {
                 return Destination::Paused;
             }
         }
-        Destination::Callback { host, concurrency: callback.concurrency.map(Into::into) }
+        let (concurrency, called_at) = (callback.concurrency.map(Into::into), config.called_at);
+        Destination::Callback { host, concurrency, called_at }
     }
 
     /// Reserves jobs for a turn and starts their calls.

@@ -139,7 +139,8 @@ impl Ring {
         while self.busy < self.max_calls {
             let outlet = self.queue.pop_front()?;
             match destination(&outlet) {
-                Destination::Callback { host, concurrency } => {
+                Destination::Callback { host, concurrency, called_at } => {
+                    self.state(&outlet).call_now(called_at);
                     if let Some(turn) = self.take_turn(&outlet, host, concurrency, now_us) {
                         return Some(turn);
                     }

@@ -125,6 +125,11 @@ impl Window {
         }
     }
 
+    /// Ends a rest: the next call probes whether the endpoint is back.
+    pub fn end_rest(&mut self) {
+        self.rest_until_us = self.rest_until_us.map(|_| i64::MIN);
+    }
+
     /// What was learned before an outage says little about an endpoint that comes back.
     pub fn double_again(&mut self) {
         self.doubling = true;

@@ -92,6 +92,16 @@ impl Queue {
         self.topic_or_default(topic).await
     }
 
+    /// Has the endpoints of a topic called at once, by all processes, although they rest: as always, only for jobs that are ready,
+    /// and within the windows, limits and pauses of the topic.
+    ///
+    /// # Errors
+    /// [`Error::TopicNotFound`], or the store's.
+    pub async fn call_now(&self, topic: &Topic) -> Result<()> {
+        self.topic(topic).await?;
+        Ok(self.store.call_now(topic).await?)
+    }
+
     /// Adds a secret to a topic: this key, or 32 random bytes.
     ///
     /// # Errors

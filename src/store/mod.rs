@@ -52,8 +52,8 @@ pub use topic_values::{TopicStore, TopicValues, Updated};
 pub use view::{Minute, Span, Timeline, Totals};
 
 use crate::job::{
-    Attributes, CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, SigningSecret, Topic,
-    TopicFilter, TopicPause, TopicSettings,
+    Attributes, CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, SigningSecret, Timestamp,
+    Topic, TopicFilter, TopicPause, TopicSettings, decode_called_at, encode_called_at,
 };
 
 /// Result of a store operation.
@@ -310,6 +310,8 @@ pub struct TopicConfig {
     pub pause: TopicPause,
     /// What signs its calls, oldest first; at most [`SigningSecret::MAX_COUNT`].
     pub secrets: Vec<SigningSecret>,
+    /// When its endpoints were last to be called at once, although they rested.
+    pub called_at: Option<Timestamp>,
 }
 
 impl TopicConfig {
@@ -317,7 +319,8 @@ impl TopicConfig {
     #[must_use]
     pub fn decode(values: &Attributes) -> Option<Self> {
         let (settings, secrets) = (TopicSettings::decode(values)?, SigningSecret::decode_from(values)?);
-        Some(Self { settings, pause: TopicPause::decode(values), secrets })
+        let (pause, called_at) = (TopicPause::decode(values), decode_called_at(values));
+        Some(Self { settings, pause, secrets, called_at })
     }
 
     /// Whether its ready jobs may go somewhere since the configuration was `before`, or at another moment, so that the listener must
@@ -327,14 +330,16 @@ impl TopicConfig {
         let end = |config: &Self| config.pause.delivery.as_ref().map(|pause| pause.until);
         end(before).is_some_and(|earlier| end(self) != Some(earlier))
             || before.settings.callback != self.settings.callback
+            || before.called_at != self.called_at
     }
 
     /// Replaces the configuration among the values of a topic. Defaults take no space.
     pub fn encode_into(&self, values: &mut Attributes) {
-        let Self { settings, pause, secrets } = self;
+        let Self { settings, pause, secrets, called_at } = self;
         settings.encode_into(values);
         pause.encode_into(values);
         SigningSecret::encode_into(secrets, values);
+        encode_called_at(*called_at, values);
     }
 
     /// Whether nothing differs from the default, so that it need not be stored.

@@ -39,6 +39,9 @@ pub trait TopicUpdates {
         operations: PausedOperations,
     ) -> impl Future<Output = Result<TopicPause>> + Send;
 
+    /// Has the endpoints of a topic called at once, although they rest.
+    fn call_now(&self, topic: &Topic) -> impl Future<Output = Result<()>> + Send;
+
     /// Adds a secret to a topic, unless it has this key already or [`SigningSecret::MAX_COUNT`] others.
     fn add_secret(
         &self,
@@ -80,7 +83,12 @@ impl<S: TopicStore + ?Sized> TopicUpdates for S {
     }
 
     async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
-        self.update_config(topic, |config| config.settings.clone_from(&settings)).await
+        let change = |config: &mut TopicConfig| {
+            config.settings.clone_from(&settings);
+            // Else nothing would ever forget it.
+            config.called_at = None;
+        };
+        self.update_config(topic, change).await
     }
 
     async fn pause(&self, topic: &Topic, operations: PausedOperations, pause: Pause) -> Result<TopicPause> {
@@ -99,6 +107,11 @@ impl<S: TopicStore + ?Sized> TopicUpdates for S {
             config.pause.clone()
         };
         self.update_config(topic, change).await
+    }
+
+    async fn call_now(&self, topic: &Topic) -> Result<()> {
+        // A second call within the same millisecond is one.
+        self.update_config(topic, |config| config.called_at = Some(self.now())).await
     }
 
     async fn add_secret(&self, topic: &Topic, secret: SigningSecret) -> Result<AddedSecret> {

@@ -7,7 +7,8 @@ use bytes::Bytes;
 
 use super::{Result, TopicConfig};
 use crate::job::{
-    Attributes, SigningSecret, Timestamp, Topic, TopicPause, TopicSettings, topic_values_need_room,
+    Attributes, SigningSecret, Timestamp, Topic, TopicPause, TopicSettings, decode_called_at,
+    topic_values_need_room,
 };
 
 /// What an engine stores for a topic: tagged values ([`Attributes`]), those of later versions included. Empty when nothing
@@ -47,6 +48,7 @@ impl TopicValues {
             settings: TopicSettings::decode(&values).unwrap_or_default(),
             pause: TopicPause::decode(&values),
             secrets: SigningSecret::decode_from(&values).unwrap_or_default(),
+            called_at: decode_called_at(&values),
         }
     }
 

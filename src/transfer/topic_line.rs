@@ -116,7 +116,8 @@ struct SecretLine {
 
 impl TopicLine {
     pub fn new(record: &TopicRecord) -> Self {
-        let TopicConfig { settings, pause, secrets } = &record.config;
+        // When endpoints were called at once matters to the servers of this store alone.
+        let TopicConfig { settings, pause, secrets, called_at: _ } = &record.config;
         let secret = |secret: &SigningSecret| SecretLine {
             id: secret.id.to_string(),
             created_at: Moment(secret.created_at),
@@ -193,7 +194,7 @@ impl TopicLine {
         let secrets = self.secrets.into_iter().map(SecretLine::parse).collect::<Result<_, _>>()?;
         let record = TopicRecord {
             topic,
-            config: TopicConfig { settings, pause, secrets },
+            config: TopicConfig { settings, pause, secrets, called_at: None },
             other: decode_other(self.values.as_deref())?,
         };
         // Values that this version knows would hide those of the line.

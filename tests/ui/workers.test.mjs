@@ -46,7 +46,10 @@ inBrowser("several jobs are taken back from a list", {}, async ({ server, tab, p
 });
 
 inBrowser("the hosts of callbacks are listed, those that rest first", {}, async ({ server, tab, page }) => {
+  let [ill, isSecond] = [0];
+  const second = new Promise((resolve) => (isSecond = resolve));
   const endpoint = http.createServer((request, response) => {
+    if (request.url === "/ill" && ++ill === 2) isSecond();
     response.writeHead(request.url === "/well" ? 204 : 503, { "retry-after": "60" }).end();
   });
   await new Promise((resolve) => endpoint.listen(0, "127.0.0.1", resolve));
@@ -63,6 +66,10 @@ inBrowser("the hosts of callbacks are listed, those that rest first", {}, async 
     assert.match(rows[0], /beta\s+next call in \d+ s rests[^]*http_503/);
     assert.match(rows[1], /alpha\s+is idle/);
     await tab.check("the callbacks");
+    await server.call("POST", "jobs", { topic: "beta", id: "other" });
+    await page.getByRole("button", { name: "Call now" }).click();
+    await tab.sees("The endpoints of beta are called now.");
+    await second;
   } finally {
     endpoint.close();
     endpoint.closeAllConnections();

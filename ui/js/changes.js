@@ -35,6 +35,12 @@ export const setPause = (topic, part, pauses) =>
     return PAUSED[part](topic, pauses);
   });
 
+export const callNow = (topic) =>
+  perform(t`Not called.`, async () => {
+    await change("POST", path("topics", topic, "callbacks", "call"));
+    return t`The endpoints of ${topic} are called now.`;
+  });
+
 export const runNow = (job) =>
   perform(t`Not rescheduled.`, async () => {
     await change("PATCH", path("jobs", job.id), { delay: 0 });

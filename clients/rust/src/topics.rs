@@ -128,6 +128,12 @@ impl Request {
         Self::post("resume", format!("/topics/{}/resume", segment(topic))).json(&what)
     }
 
+    /// Has the endpoints of a topic called at once, although they rest.
+    #[must_use]
+    pub fn call_now(topic: &str) -> Self {
+        Self::post("call now", format!("/topics/{}/callbacks/call", segment(topic)))
+    }
+
     /// Deletes every job of a topic in every state.
     #[must_use]
     pub fn purge(topic: &str) -> Self {

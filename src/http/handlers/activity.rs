@@ -9,10 +9,11 @@ use crate::{
         access::{self, Authenticated},
         app::App,
         errors::Problem,
+        json_body::OptionalJsonBody,
         wire::{
             activity,
             parameters::{NoQuery, Query, TopicPath},
-            values,
+            requests, responses, values,
         },
     },
     job::Topic,
@@ -49,6 +50,18 @@ pub async fn callbacks_of_topic(
 ) -> HandlerResult {
     app.queue.topic(&topic).await?;
     Ok(activity::endpoints(&app.queue.endpoints(Some(&topic)).await?))
+}
+
+/// `POST /topics/{topic}/callbacks/call`.
+pub async fn call_now(
+    State(app): State<App>,
+    TopicPath(topic): TopicPath,
+    _: NoQuery,
+    body: OptionalJsonBody,
+) -> HandlerResult {
+    body.parse(&app, |body, _| requests::nothing(body)).await?;
+    app.queue.call_now(&topic).await?;
+    Ok(responses::no_content())
 }
 
 fn topic_in_query(mut query: Query) -> Result<Option<Topic>, Problem> {

@@ -8,7 +8,7 @@ use super::{
     turn::CallTicket,
 };
 use crate::{
-    job::{HostNumber, Origin, Outlet},
+    job::{HostNumber, Origin, Outlet, Timestamp},
     push::window::{Signal, Window},
 };
 
@@ -67,6 +67,8 @@ pub(super) struct OutletState {
     pub has_set_aside: bool,
     /// It has no turn before this moment, in microseconds.
     pub next_turn_us: i64,
+    /// When its endpoints were last to be called although they rest.
+    called_at: Option<Timestamp>,
 }
 
 impl OutletState {
@@ -88,6 +90,16 @@ impl OutletState {
             suspects: Suspects::default(),
             has_set_aside: false,
             next_turn_us: i64::MIN,
+            called_at: None,
+        }
+    }
+
+    /// Ends the rest of its endpoints, unless that was done at this moment already.
+    pub fn call_now(&mut self, called_at: Option<Timestamp>) {
+        if called_at > self.called_at {
+            self.called_at = called_at;
+            self.window.end_rest();
+            self.suspects.end_rests();
         }
     }
 

@@ -65,6 +65,11 @@ impl Suspects {
         }
     }
 
+    /// Ends the rests of all hosts.
+    pub fn end_rests(&mut self) {
+        self.0.iter_mut().for_each(|suspect| suspect.window.end_rest());
+    }
+
     /// Whether there is a host that is called by itself.
     pub fn has_failing(&self) -> bool {
         self.0.iter().any(Suspect::is_failing)

@@ -18,7 +18,11 @@ fn outlet(topic: u8, host: u8) -> Outlet {
 
 /// Every outlet goes to its host, with this many calls of a topic at a time.
 fn to_host(concurrency: Option<u32>) -> impl Fn(&Outlet) -> Destination {
-    move |outlet| Destination::Callback { host: outlet.host.expect("set above"), concurrency }
+    move |outlet| Destination::Callback {
+        host: outlet.host.expect("set above"),
+        concurrency,
+        called_at: None,
+    }
 }
 
 /// Tickets for `got` of `asked` jobs, each of the only host of its outlet.
@@ -260,7 +264,7 @@ fn a_paused_outlet_waits_until_its_topic_is_announced() {
     assert_eq!(ring.next(0, to_host(None)), None);
     ring.announce(&Outlet::plain(outlet(1, 1).topic));
     let workers_or_host = |outlet: &Outlet| match outlet.host {
-        Some(host) => Destination::Callback { host, concurrency: None },
+        Some(host) => Destination::Callback { host, concurrency: None, called_at: None },
         None => Destination::Workers,
     };
     let turns = std::iter::from_fn(|| ring.next(0, workers_or_host)).map(|turn| turn.outlet);

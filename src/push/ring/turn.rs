@@ -1,6 +1,6 @@
 //! What the ring hands out: turns, and tickets for calls.
 
-use crate::job::{HostNumber, Origin, Outlet};
+use crate::job::{HostNumber, Origin, Outlet, Timestamp};
 
 /// Where the jobs of an outlet go now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum Destination {
         host: HostNumber,
         /// Most calls of the topic in progress at a time.
         concurrency: Option<u32>,
+        /// When the topic's endpoints were last to be called although they rest.
+        called_at: Option<Timestamp>,
     },
     /// Nowhere while the delivery of the topic is paused.
     Paused,

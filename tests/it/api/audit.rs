@@ -62,7 +62,8 @@ async fn secrets_are_never_kept(engine: Engine) {
     api.send("POST", "/topics/mail/secrets", &with_secret).await.expect(201);
     api.send("POST", "/topics/mail/secrets", &with_secret.replace("secret\"", "key\"")).await.expect(422);
     let callback =
-        json!({"callback": {"url": "https://hooks.example/", "headers": {"authorization": secret}}}).to_string();
+        json!({"callback": {"url": "https://hooks.example/", "headers": {"authorization": secret}}})
+            .to_string();
     api.send("PUT", "/topics/mail", &callback).await.expect(200);
     let page = api.get("/audit").await.expect(200);
     assert_eq!(page.json()["calls"].as_array().map(Vec::len), Some(3));

@@ -164,6 +164,7 @@ async fn topics(api: &Api) {
     api.delete("/topics/set?confirm=set").await.expect(200);
     let own = r#"{"secret":"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"}"#;
     api.get("/topics/set/callbacks").await.expect(200);
+    api.post("/topics/set/callbacks/call").await.expect(204);
     let secret = api.send("POST", "/topics/set/secrets", own).await.expect(201).json();
     api.send("POST", "/topics/set/secrets", own).await.expect(200);
     api.get("/topics/set/secrets").await.expect(200);

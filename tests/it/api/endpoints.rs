@@ -20,13 +20,14 @@ use super::{
 };
 use crate::harness::{
     api::{Api, Setup},
-    jobs::{called, seconds},
+    jobs::{called, millis, seconds},
     stores::Engine,
     wait::{TimeLimit, until},
 };
 
 on_every_engine!(
     a_new_url_is_called_while_the_old_one_rests,
+    an_endpoint_that_rests_is_called_at_once_on_demand,
     a_new_url_is_called_while_all_calls_to_the_old_one_hang,
     a_raised_rate_reaches_jobs_that_wait_for_it,
     a_raised_concurrency_reaches_jobs_that_wait_for_it,
@@ -112,6 +113,31 @@ async fn a_new_url_is_called_while_the_old_one_rests(engine: Engine) {
     new.received(1).await;
     job_in(&api, "b", "gone").await;
     old.received(1).await;
+}
+
+async fn an_endpoint_that_rests_is_called_at_once_on_demand(engine: Engine) {
+    let api = api(engine).await;
+    let away = || (503, vec![("retry-after", "60")], "");
+    let endpoint = Endpoint::start(vec![away(), away()]).await;
+    set_url(&api, Some(&endpoint.url)).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    job_in(&api, "a", "delayed").await;
+    resting(&api).await;
+    api.add(r#"{"topic":"t","id":"b"}"#).await;
+    api.post("/topics/t/callbacks/call").await.expect(204);
+    endpoint.received(2).await;
+    job_in(&api, "b", "delayed").await;
+    resting(&api).await;
+    // Not while delivery is paused; the third answer is a success.
+    api.add(r#"{"topic":"t","id":"c"}"#).await;
+    api.send("POST", "/topics/t/pause", r#"{"delivery":true}"#).await.expect(200);
+    api.clock.advance(millis(1));
+    api.post("/topics/t/callbacks/call").await.expect(204);
+    assert_eq!(api.get("/jobs/c").await.expect(200).json()["state"], "ready");
+    api.post("/topics/t/resume").await.expect(200);
+    job_in(&api, "c", "gone").await;
+    endpoint.received(3).await;
+    api.post("/topics/none/callbacks/call").await.expect_problem(404, "topic_not_found");
 }
 
 async fn a_new_url_is_called_while_all_calls_to_the_old_one_hang(engine: Engine) {

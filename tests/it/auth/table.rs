@@ -37,7 +37,7 @@ enum TopicSource {
 use TopicSource::{Bulk, Items, Job, None as NoTopic, Schedule, Topic};
 
 /// One request per operation, all of the topic `orders`. `RECEIPT` stands for the receipt of the job `held`.
-const CALLS: [(&str, &str, &str, TopicSource); 59] = [
+const CALLS: [(&str, &str, &str, TopicSource); 60] = [
     ("addJob", "/jobs", r#"{"topic":"orders","id":"new"}"#, Topic),
     ("listJobs", "/jobs?topic=orders", "", Topic),
     ("getJob", "/jobs/held", "", Job),
@@ -50,6 +50,7 @@ const CALLS: [(&str, &str, &str, TopicSource); 59] = [
     ("revokeJob", "/jobs/held/revoke", "", Job),
     ("requeueJob", "/jobs/dead/requeue", "", Job),
     ("listWorkers", "/workers?topic=orders", "", Topic),
+    ("callEndpointsNow", "/topics/orders/callbacks/call", "", Topic),
     ("listAudit", "/audit?topic=orders", "", Topic),
     ("listAllEndpoints", "/callbacks?topic=orders", "", Topic),
     ("popJob", "/topics/orders/pop", "", Topic),

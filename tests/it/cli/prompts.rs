@@ -131,6 +131,7 @@ const CHANGES: &[&[&str]] = &[
     &["topic", "secret", "delete", "mail", "9f86d081884c7d65"],
     &["topic", "pause", "mail"],
     &["topic", "resume", "mail"],
+    &["topic", "call", "mail"],
     &["topic", "purge", "mail"],
     &["schedule", "put", "daily", "--cron", "@daily", "--topic", "mail"],
     &["schedule", "pause", "daily"],

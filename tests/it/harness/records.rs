@@ -199,6 +199,6 @@ pub fn topic_record(name: &str) -> TopicRecord {
         key: SigningKey::from_bytes(&[7; 32]).expect("long enough"),
     };
     let pause = PausedOperations { delivery: true, intake: false }.into();
-    let config = TopicConfig { settings, pause, secrets: vec![secret] };
+    let config = TopicConfig { settings, pause, secrets: vec![secret], called_at: None };
     TopicRecord { topic: topic(name), config, other: Attributes::default() }
 }

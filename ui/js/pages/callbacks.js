@@ -1,6 +1,7 @@
 // Callbacks: the endpoints that are called for each topic, how that goes, and which rest.
 import { html, useObservable } from "../lib.js";
 import { href, query, queryText } from "../address.js";
+import { callNow, useMay } from "../changes.js";
 import { count } from "../format.js";
 import { useKeys } from "../keys.js";
 import { t } from "../language.js";
@@ -14,13 +15,19 @@ const State = ({ end }) =>
     ? html`${t`next call ${html`<${Distance} at=${end.resting_until} />`}`} <span class="tag">${t`rests`}</span>`
     : end.in_flight > 0 ? t`is called` : t`is idle`;
 
-const Row = ({ end }) => html`<tr data-row>
+/** For an endpoint that rests, which an operator has mended. */
+function CallNow({ end: { topic, host }, refresh }) {
+  return useMay(topic)("admin") && html`<button onClick=${() => callNow(topic).then(refresh)}>${t`Call now`}<span class="visually-hidden"> ${host}</span></button>`;
+}
+
+const Row = ({ end, refresh }) => html`<tr data-row>
   <th scope="row"><code class="id">${end.host}</code></th>
   <td><a class="mono" href=${href("topics", end.topic)}>${end.topic}</a></td>
   <td><${State} end=${end} /></td>
   <td class="number">${t`${count(end.in_flight)} of ${count(end.window)}`}</td>
   <td>${end.last_failure ? html`<code><${Text} text=${end.last_failure.reason} /></code> <${Distance} at=${end.last_failure.at} />` : "–"}</td>
-  <td><a href=${`${href("jobs")}${queryText({ state: "delayed", topic: end.topic })}`}>${t`Jobs`}</a></td>
+  <td><a href=${`${href("jobs")}${queryText({ state: "delayed", topic: end.topic })}`}>${t`Jobs`}</a>
+    ${end.resting_until && html` <${CallNow} end=${end} refresh=${refresh} />`}</td>
 </tr>`;
 
 /** What rests comes first, then what failed last. */
@@ -43,7 +50,7 @@ function List({ topic }) {
         ? html`<div class="wide"><table>
             <thead><tr><th scope="col">${t`Endpoint`}</th><th scope="col">${t`Topic`}</th><th scope="col">${t`State`}</th><th scope="col" class="number">${t`Calls in progress`}</th>
               <th scope="col">${t`Last failure`}</th><th scope="col"><span class="visually-hidden">${t`Jobs`}</span></th></tr></thead>
-            <tbody>${[...endpoints].sort(byTrouble).map((end) => html`<${Row} key=${`${end.topic} ${end.host}`} end=${end} />`)}</tbody></table></div>`
+            <tbody>${[...endpoints].sort(byTrouble).map((end) => html`<${Row} key=${`${end.topic} ${end.host}`} end=${end} refresh=${poll.refresh} />`)}</tbody></table></div>`
         : html`<p class="empty">${t`No endpoint was called lately. Set the callback of a topic or of a job, and it is called when a job is due.`}</p>`}
       ${!complete && html`<p class="small">${t`Some may be missing: there are too many, or another process has not published its endpoints yet.`}</p>`}
     </section>`;

@@ -1,7 +1,7 @@
 //! What the ring does with one outlet: when its topic changes, when it rests, what is shown of it, when it is forgotten.
 
 use super::*;
-use crate::job::{CallbackUrl, Origin};
+use crate::job::{CallbackUrl, Origin, Timestamp};
 
 fn plain() -> Outlet {
     Outlet::plain(outlet(1, 1).topic)
@@ -9,7 +9,7 @@ fn plain() -> Outlet {
 
 /// The topic's URL goes to this host.
 fn topic_to(host: u8) -> impl Fn(&Outlet) -> Destination {
-    move |_| Destination::Callback { host: HostNumber(host), concurrency: None }
+    move |_| Destination::Callback { host: HostNumber(host), concurrency: None, called_at: None }
 }
 
 /// A ring in which the outlet of a topic's URL has answered once and has its turn, with the calls that it began.
@@ -51,6 +51,28 @@ fn a_new_url_is_called_while_the_old_one_rests() {
     ring.topic_changed(&plain().topic);
     assert!(ring.next(0, topic_to(2)).is_some());
     assert_eq!(ring.next_wake_us(), None);
+}
+
+#[test]
+fn an_endpoint_that_rests_is_probed_once_for_each_moment_when_it_was_to_be_called() {
+    let (mut ring, mut calls) = called(1);
+    let rest = Signal::Overload { rest: Some(Duration::from_secs(60)) };
+    let to_be_called = |ms: i64| {
+        let called_at = Some(Timestamp::from_millis(ms));
+        move |_: &Outlet| Destination::Callback { host: HostNumber(1), concurrency: None, called_at }
+    };
+    for call in calls.drain(..) {
+        ring.ended(call, rest, 0);
+    }
+    ring.topic_changed(&plain().topic);
+    let turn = ring.next(0, to_be_called(1)).expect("is probed");
+    assert_eq!(turn.calls, 1);
+    let probe = reserve(&mut ring, turn, 1, 1).remove(0);
+    ring.ended(probe, rest, 0);
+    ring.topic_changed(&plain().topic);
+    assert_eq!(ring.next(0, to_be_called(1)), None, "that was this moment already");
+    ring.topic_changed(&plain().topic);
+    assert!(ring.next(0, to_be_called(2)).is_some());
 }
 
 #[test]
