@@ -1,6 +1,9 @@
 //! How many calls it takes to promote due jobs.
 
-use linger::store::{AddJob, MoveKind};
+use linger::{
+    job::{Expire, Expiry, OnExpiry},
+    store::{AddJob, MoveKind},
+};
 
 use super::{Process, options, proxy::Proxy};
 use crate::harness::{jobs::*, redis::shared};
@@ -60,4 +63,20 @@ async fn a_reservation_ends_before_due_jobs_are_promoted() {
     let promoted = process.store.promote(1).await.expect("promotes");
     let kinds: Vec<_> = promoted.moves.iter().map(|moved| moved.kind).collect();
     assert_eq!((kinds, promoted.more), (vec![MoveKind::TimedOut], true));
+}
+
+/// Jobs that may expire are promoted one by one, all others together.
+#[tokio::test]
+async fn due_jobs_become_ready_in_the_order_in_which_they_were_due() {
+    let process = Process::start(&linger::store::redis::Options { shards: Some(1), ..options() }).await;
+    let expiry = Expiry { expire: Expire::After(delay(seconds(60))), on_expiry: OnExpiry::Dead };
+    for (n, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
+        let expiry = (n % 2 == 1).then_some(expiry);
+        let spec = JobSpec { expiry, ..JobSpec::default() };
+        add(process.store(), AddJob { spec, ..delayed(name, seconds(1 + n as u64)) }).await;
+    }
+    process.clock.advance(seconds(5));
+    promote(process.store()).await;
+    let held = process.store.reserve(&plain("t"), &claims(5), Wait::No).await.expect("reserves");
+    assert_eq!(held.iter().map(|held| held.job.id.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d", "e"]);
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use linger::{
     clock::Clock,
-    job::{JobId, Ttr},
+    job::{JobId, State, Ttr},
     store::{AddJob, Error, Reservation, redis::Options},
 };
 
@@ -192,4 +192,20 @@ async fn a_shard_that_fails_takes_nothing_from_the_others() {
         }
         assert_eq!(seen.len(), JOBS);
     }
+}
+
+/// As after a repair of a list that was not the fault.
+#[tokio::test]
+async fn a_job_that_is_twice_in_its_list_is_reserved_once() {
+    let options = Options { shards: Some(1), ..options() };
+    let process = Process::start(&options).await;
+    process.store.add(["a", "b"].map(job).to_vec()).await.expect("adds");
+    let raw = Raw::connect(&shared().url()).await;
+    let [ready, copy] = ["ready:t", "copy"].map(|name| format!("{{{}:0}}:{name}", options.prefix));
+    raw.send(&["COPY", &ready, &copy]).await;
+    raw.send(&["LMOVE", &copy, &ready, "LEFT", "LEFT"]).await;
+    let held = process.store.reserve(&plain("t"), &claims(3), Wait::No).await.expect("reserves");
+    assert_eq!(held.iter().map(|held| held.job.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    let stats = process.store.topic(&topic("t")).await.expect("answers").expect("has jobs");
+    assert_eq!((stats.count(State::Ready), stats.count(State::Reserved)), (0, 2));
 }

@@ -99,6 +99,20 @@ local function promote_job(id, job)
   end
 end
 
+-- The entries of the ready lists by outlet, the ids, and the ids and records of the jobs that `promote_delayed` has promoted,
+-- which `write_promoted` writes: one command for many jobs costs less than one for each.
+local entries, promoted, records = {}, {}, {}
+
+local function write_promoted()
+  if not promoted[1] then return end
+  for outlet, of_outlet in pairs(entries) do
+    in_parts(of_outlet, function(...) call('RPUSH', outlets[outlet].ready, ...) end)
+  end
+  in_parts(promoted, function(...) call('ZREM', DUE, ...) end)
+  in_parts(records, function(...) call('HSET', JOBS, ...) end)
+  entries, promoted, records = {}, {}, {}
+end
+
 -- The usual case, without decoding the record: a delayed job that is due becomes ready. Returns false in other cases.
 local function promote_delayed(id, raw)
   local _, outlet, _, tag = parse_head(raw, DELAYED)
@@ -106,9 +120,15 @@ local function promote_delayed(id, raw)
   local flags, gen, due = unpack('>BI4I6', raw, 2)
   if due > NOW or flags % 4 >= 2 then return false end
   gen = (gen + 1) % 4294967296
-  call('RPUSH', outlets[outlet].ready, pack('>I4I6', gen, NOW) .. id)
-  call('ZREM', DUE, id)
-  call('HSET', JOBS, id, pack('>BBI4', VERSION + READY, flags, gen) .. sub(raw, 7))
+  local of_outlet = entries[outlet]
+  if not of_outlet then
+    of_outlet = {}
+    entries[outlet] = of_outlet
+  end
+  of_outlet[#of_outlet + 1] = pack('>I4I6', gen, NOW) .. id
+  local n = #promoted
+  promoted[n + 1] = id
+  records[2 * n + 1], records[2 * n + 2] = id, pack('>BBI4', VERSION + READY, flags, gen) .. sub(raw, 7)
   count(outlet, DELAYED, -1, due)
   count(outlet, READY, 1)
   moved(outlet, 1, 1, NOW - due)
@@ -117,6 +137,8 @@ end
 
 local function promote_id(id, raw)
   if promote_delayed(id, raw) then return end
+  -- Ready jobs are in the order in which they were due.
+  write_promoted()
   local job = decode(raw)
   if not job then
     set_aside(id, raw)
@@ -157,6 +179,7 @@ local function promote_from(index, until_ms, later)
       room = room - #due
       load_outlets()
       for place, raw in ipairs(read_all(due)) do promote_id(due[place], raw) end
+      write_promoted()
     end
     local after = '(' .. string.format('%.0f', until_ms)
     first = call('ZRANGEBYSCORE', index, after, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)

@@ -52,6 +52,9 @@ end
 check_shard(LEASES)
 call('HLEN', JOBS)
 local grants, saved, stale, granted, is_blocked = {}, {}, 0, 0, false
+-- The deadlines and ids, and the ids and records, of the jobs that were reserved. One command writes many jobs for less than one
+-- for each, and no call reserves too many for that. `is_reserved` has their ids: any other entry of such a job is stale.
+local leases, records, is_reserved = {}, {}, {}
 
 -- A job that has expired is delayed and overdue from here on: the next promotion moves it. If a key that this writes is of a wrong
 -- type, the job stays ready, and the call fails unless it reserves another one.
@@ -73,14 +76,15 @@ while granted < wanted and stale < STALE_LIMIT do
   if not entries then break end
   for _, entry in ipairs(entries) do
     local gen, since, id = read_entry(entry)
-    local raw = call('HGET', JOBS, id)
+    local raw = not is_reserved[id] and call('HGET', JOBS, id)
     local ttr = unpack('>I4', ttrs, 4 * granted + 1)
     local receipt = sub(receipts, 16 * granted + 1, 16 * granted + 16)
     local record, till = reserve_record(raw, gen, ttr, receipt, actor_of(granted + 1))
     if record then
-      granted = granted + 1
-      call('ZADD', LEASES, till, id)
-      call('HSET', JOBS, id, record)
+      local pair = 2 * granted
+      leases[pair + 1], leases[pair + 2] = string.format('%d', till), id
+      records[pair + 1], records[pair + 2] = id, record
+      granted, is_reserved[id] = granted + 1, true
       -- If this fails, a promotion finds that the index disagrees.
       if byte(record, 2) % 4 >= 2 then attempt('ZREM', EXPIRIES, id) end
       local n, waited = 3 * granted, math.max(NOW - since, 0)
@@ -97,6 +101,10 @@ while granted < wanted and stale < STALE_LIMIT do
       end
     end
   end
+end
+if granted > 0 then
+  call('ZADD', LEASES, _G.unpack(leases))
+  call('HSET', JOBS, _G.unpack(records))
 end
 
 count(outlet, READY, -granted)
