@@ -37,12 +37,14 @@
 //!
 //! # Loading
 //!
+//! A server gets a script with the values of its constants in place of their names (`constants.rs`).
 //! A server that loads a script returns the SHA-1 by which it knows it. One that does not know a script is sent its text.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
 use fred::{bytes_utils::Str, clients::Client, interfaces::LuaInterface};
 
+use self::constants::inline_constants;
 use super::keys;
 
 macro_rules! scripts {
@@ -190,10 +192,16 @@ impl Scripts {
 }
 
 /// The text of every script, assembled once: it is the same for every server.
-static TEXTS: LazyLock<Vec<Str>> =
-    LazyLock::new(|| SOURCES.iter().map(|(_, source, preludes)| assemble(source, preludes).into()).collect());
+static TEXTS: LazyLock<Vec<Str>> = LazyLock::new(|| {
+    SOURCES.iter().map(|(_, source, preludes)| whole_text(source, preludes).into()).collect()
+});
 
-/// The whole text: the flags, which must come first, then the preludes, then the script's own text.
+/// The text that servers get.
+fn whole_text(source: &str, preludes: &[&str]) -> String {
+    inline_constants(&assemble(source, preludes))
+}
+
+/// The flags, which must come first, then the preludes, then the script's own text.
 fn assemble(source: &str, preludes: &[&str]) -> String {
     let (flags, own) = source.split_once('\n').expect("a script has more than one line");
     let text = [preludes, &[own]].concat().join("\n");
@@ -325,5 +333,6 @@ end"
     )
 }
 
+mod constants;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,8 @@
 //! What holds for all scripts.
 
-use super::*;
+use std::collections::BTreeMap;
+
+use super::{constants::constants_in, *};
 
 #[test]
 fn every_script_declares_its_flags_first() {
@@ -98,6 +100,24 @@ fn every_writing_script_checks_its_permissions_first() {
         assert!(finish.contains(&format!("may('{name}', key)")), "{name}");
     }
     assert!(!finish.contains("may('PUBLISH'"), "an announcement may be refused");
+}
+
+#[test]
+fn every_constant_has_one_value() {
+    for (script, source, preludes) in SOURCES {
+        let text = assemble(source, preludes);
+        let mut values = BTreeMap::new();
+        for (name, value) in text.lines().filter_map(constants_in).flatten() {
+            assert_eq!(*values.entry(name).or_insert(value), value, "{name} of {script:?}");
+        }
+        let others = text.lines().filter(|line| constants_in(line).is_none());
+        for declared in others.filter_map(|line| line.trim_start().strip_prefix("local ")?.split_once('=')) {
+            let is_constant = declared.0.split(',').any(|name| values.contains_key(name.trim()));
+            assert!(!is_constant, "{} of {script:?} declares a constant again", declared.0);
+        }
+        let whole = whole_text(source, preludes);
+        assert_eq!(whole.lines().count(), text.lines().count(), "the lines of {script:?} keep their numbers");
+    }
 }
 
 #[test]
