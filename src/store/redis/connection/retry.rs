@@ -11,8 +11,8 @@ use fred::{
 use futures_util::future::BoxFuture;
 
 use super::{
-    call::ScriptCall, error::CallFault, eval_command::EvalCommand, node::ServerNode,
-    replicas::ReplicatedChange, router::Router,
+    call::ScriptCall, client::ServerConnection, error::CallFault, eval_command::EvalCommand,
+    node::ServerNode, replicas::ReplicatedChange, router::Router,
 };
 use crate::{
     clock::Clock,
@@ -127,7 +127,7 @@ impl ScriptClient {
                 return Err(self.give_up(&call, fault, effective_until_us).await);
             }
             let node = node.as_ref().ok().map(|(node, _)| node);
-            if !self.prepare_retry(&fault, call.slot, node, retry_until_us, &mut next).await {
+            if !Box::pin(self.prepare_retry(&fault, call.slot, node, retry_until_us, &mut next)).await {
                 if clock.now_micros().saturating_add(micros(pause)) >= retry_until_us {
                     // An attempt that was cut off does not say why the server refused the one before it.
                     let why = last_refusal.filter(|_| cut_off).unwrap_or(fault);
@@ -167,7 +167,7 @@ impl ScriptClient {
         };
         if let Err(unfit) = node.fitness.check() {
             // Another server may have become the primary.
-            let _ = self.until(until_us, self.router.refresh(Some((call.slot, &node)))).await;
+            let _ = self.until(until_us, Box::pin(self.router.refresh(Some((call.slot, &node))))).await;
             return Err(unfit);
         }
         Ok((node, asking))
@@ -271,16 +271,11 @@ impl ScriptClient {
         if let (Some(replicated), Some(mark), false) = (&node.replicated, &call.mark, asking) {
             return Ok(replicated.write(ReplicatedChange { command, mark: mark.clone() }).await?);
         }
-        let client = connection.client();
         let value = if asking {
-            // In one pipeline: `ASKING` applies to the next command of the connection.
-            let pipeline = client.pipeline();
-            let asking = CustomCommand::new_static("ASKING", ClusterHash::Random, false);
-            let _: Value = pipeline.custom(asking, Vec::<Value>::new()).await?;
-            let (command, args) = command.into_custom();
-            let _: Value = pipeline.custom(command, args).await?;
-            connection.call(pipeline.last()).await?
+            // Boxed, because it is rare and large.
+            Box::pin(send_asking(&connection, command)).await?
         } else {
+            let client = connection.client();
             let EvalCommand { hash, text, keys, args } = command;
             match text {
                 Some(text) => connection.call(client.eval(text, keys, args)).await?,
@@ -291,4 +286,15 @@ impl ScriptClient {
         // and is then reported as less durable than configured.
         Ok((value, node.replicated.is_none() || call.mark.is_none()))
     }
+}
+
+/// Makes one attempt at a server that does not hold the slot yet.
+async fn send_asking(connection: &ServerConnection, command: EvalCommand) -> FredResult<Value> {
+    // In one pipeline: `ASKING` applies to the next command of the connection.
+    let pipeline = connection.client().pipeline();
+    let asking = CustomCommand::new_static("ASKING", ClusterHash::Random, false);
+    let _: Value = pipeline.custom(asking, Vec::<Value>::new()).await?;
+    let (command, args) = command.into_custom();
+    let _: Value = pipeline.custom(command, args).await?;
+    connection.call(pipeline.last()).await
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::future::try_join_all;
 
 use super::{
     add_rare::RareAddCall,
     added::{announce_added, decode_outcome, distinct_outlets, host_of},
 };
-use crate::store::redis::indexed::{by_shard, in_order, join, split};
+use crate::store::redis::indexed::on_each_shard;
 use crate::{
     job::{HostNumber, Outlet},
     store::{
@@ -47,18 +46,14 @@ impl Adder {
     }
 
     pub async fn add(&self, jobs: Vec<AddJob>) -> Result<Vec<Outcome<Added>>> {
-        let count = jobs.len();
-        let shards = by_shard(&self.shards.keys, jobs, |job| &job.id);
-        let adds = shards.into_iter().map(|(shard, jobs)| async move {
-            let (indexes, jobs) = split(jobs);
-            let added = if jobs.iter().any(is_rare) {
-                self.rare.submit(shard, jobs).await?
+        let add = |shard, jobs: Vec<AddJob>| async move {
+            if jobs.iter().any(is_rare) {
+                self.rare.submit(shard, jobs).await
             } else {
-                self.adds.submit(shard, jobs).await?
-            };
-            Ok(join(indexes, added))
-        });
-        Ok(in_order(count, try_join_all(adds).await?))
+                self.adds.submit(shard, jobs).await
+            }
+        };
+        on_each_shard(&self.shards.keys, jobs, |job| &job.id, add).await
     }
 }
 

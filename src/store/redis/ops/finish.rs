@@ -6,9 +6,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use async_trait::async_trait;
 use bytes::Bytes;
 use fred::bytes_utils::Str;
-use futures_util::future::try_join_all;
 
-use crate::store::redis::indexed::{Indexed, by_shard, in_order, join, split};
+use crate::store::redis::indexed::{Indexed, in_order, on_each_shard};
 use crate::{
     job::{JobId, Outlet, TopicFilter},
     store::{
@@ -43,14 +42,10 @@ impl Finisher {
     }
 
     pub async fn finish(&self, scope: &TopicFilter, jobs: Vec<FinishJob>) -> Result<Vec<Outcome<Finished>>> {
-        let (count, scope) = (jobs.len(), &encode_scope(scope));
-        let shards = by_shard(&self.shards.keys, jobs, |job| &job.id);
-        let finishes = shards.into_iter().map(|(shard, jobs)| async move {
-            let (indexes, jobs) = split(jobs);
-            let jobs = jobs.into_iter().map(|job| ScopedFinish { scope: scope.clone(), job }).collect();
-            Ok(join(indexes, self.batcher.submit(shard, jobs).await?))
-        });
-        Ok(in_order(count, try_join_all(finishes).await?))
+        let scope = encode_scope(scope);
+        let items = jobs.into_iter().map(|job| ScopedFinish { scope: scope.clone(), job }).collect();
+        let finish = |shard, items| self.batcher.submit(shard, items);
+        on_each_shard(&self.shards.keys, items, |item: &ScopedFinish| &item.job.id, finish).await
     }
 }
 
