@@ -22,6 +22,9 @@ pub(super) struct AuditArgs {
     #[arg(long, value_name = "COUNT", default_value = "50")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000))]
     limit: u64,
+    /// Where to go on, as an earlier list has said
+    #[arg(long)]
+    cursor: Option<String>,
     #[command(flatten)]
     read: ReadArgs,
 }
@@ -39,14 +42,14 @@ struct Call {
 }
 
 /// Runs the command.
-pub(super) fn run(AuditArgs { topic, by, limit, read }: &AuditArgs) -> ExitCode {
+pub(super) fn run(AuditArgs { topic, by, limit, cursor, read }: &AuditArgs) -> ExitCode {
     #[derive(Deserialize)]
     struct Page {
         calls: Vec<Call>,
         next_cursor: Option<String>,
     }
     read.run("audit", async |session| {
-        let request = Request::audit(topic.as_deref(), by.as_deref(), *limit);
+        let request = Request::audit(topic.as_deref(), by.as_deref(), *limit, cursor.as_deref());
         let response = session.call(&request).await?;
         session.print(&response, |Page { calls, next_cursor }| {
             if calls.is_empty() {
@@ -54,7 +57,7 @@ pub(super) fn run(AuditArgs { topic, by, limit, read }: &AuditArgs) -> ExitCode 
             }
             let wording = session.wording();
             let lines = calls.iter().map(|call| call.line(&wording));
-            let more = next_cursor.map(|_| "There are more; see --limit.".to_owned());
+            let more = next_cursor.map(|next| format!("There are more: --cursor {}", escape_line(&next)));
             lines.chain(more).collect::<Vec<_>>().join("\n")
         })?;
         Ok(Exit::Done)

@@ -11,15 +11,18 @@ use serde_json::{
 
 use super::edge::{AuditedRequest, Auditor};
 use crate::{
-    job::{Actor, JobId},
+    job::{Actor, JobId, OperationId, ScheduleName, Topic},
     queue::{AuditedCall, Queue},
 };
 
 /// Longest path, and longest request, of which more than the beginning is kept, in bytes.
 const MAX_TEXT: usize = 2_048;
 
-/// Members that may be secret or large: headers of calls, and bodies of jobs.
-const LEFT_OUT: [&str; 2] = ["body", "headers"];
+/// A longer request is not parsed for the list, and only its length is kept.
+const MAX_PARSED: usize = 64 << 10;
+
+/// Members that may be secret or large: headers of calls, bodies of jobs, and what proves something.
+const LEFT_OUT: [&str; 5] = ["body", "headers", "key", "receipt", "secret"];
 
 /// The route of the secrets that sign calls. Of its requests nothing is kept, whatever the name of the member that has the secret.
 const SECRETS: &str = "/topics/{topic}/secrets";
@@ -35,31 +38,73 @@ impl QueueAuditor {
         Self { queue }
     }
 
-    async fn describe(&self, request: &AuditedRequest) -> AuditedCall {
-        let body = serde_json::from_slice::<Map<String, Value>>(&request.body).ok();
-        let topic = match (request.path_param("topic"), request.route.strip_prefix("/jobs/{id}")) {
-            (Some(topic), _) => Some(topic.to_owned()),
-            (None, Some(_)) => self.topic_of_job(request).await,
-            (None, None) => body.as_ref().and_then(topic_in).map(str::to_owned),
-        };
+    /// What is noted of a call; `None` of one that only tells what it would do.
+    async fn describe(&self, request: &AuditedRequest) -> Option<AuditedCall> {
+        let facts = RequestFacts::of_request(request);
+        if facts.is_preview {
+            return None;
+        }
         let address = request.address.map(|address| address.to_canonical());
         let named = Actor::abridged(&request.caller.name).map(|name| name.as_str().to_owned());
-        AuditedCall {
+        let topic = match facts.topic {
+            Some(topic) => Some(topic),
+            None => self.looked_up_topic(request).await,
+        };
+        Some(AuditedCall {
             by: named.or_else(|| address.map(|address| address.to_string())).unwrap_or_default(),
             address,
             from_browser: request.from_browser,
             method: request.method.to_string(),
             path: beginning(request.uri.path_and_query().map_or("", |path| path.as_str())),
-            topic,
-            request: body.filter(|body| !body.is_empty() && request.route != SECRETS).map(noted),
+            topic: topic.map(|topic| topic.as_str().to_owned()),
+            request: facts.kept,
             status: None,
-        }
+        })
     }
 
-    async fn topic_of_job(&self, request: &AuditedRequest) -> Option<String> {
-        let id = JobId::parse(request.path_param("id")?).ok()?;
-        let topic = self.queue.topic_of(&request.caller.topics, &id).await?;
-        Some(topic.as_str().to_owned())
+    /// The topic of the job, the schedule or the operation in the path.
+    async fn looked_up_topic(&self, request: &AuditedRequest) -> Option<Topic> {
+        let (queue, scope) = (&self.queue, &request.caller.topics);
+        match request.route.split('/').nth(1)? {
+            "jobs" => queue.topic_of_job(scope, &JobId::parse(request.path_param("id")?).ok()?).await,
+            "schedules" => {
+                let name = ScheduleName::parse(request.path_param("name")?).ok()?;
+                queue.topic_of_schedule(scope, &name).await
+            }
+            "bulk" => queue.topic_of_operation(&OperationId::parse(request.path_param("id")?).ok()?).await,
+            _ => None,
+        }
+    }
+}
+
+/// What a request tells by itself.
+struct RequestFacts {
+    /// The topic in its path, or else in its body: its own, that of its filter, or that of its job.
+    topic: Option<Topic>,
+    /// What is kept of the body.
+    kept: Option<Box<RawValue>>,
+    /// Whether it asks what a change would do.
+    is_preview: bool,
+}
+
+impl RequestFacts {
+    fn of_request(request: &AuditedRequest) -> Self {
+        let is_short = request.body.len() <= MAX_PARSED;
+        let body =
+            is_short.then(|| serde_json::from_slice::<Map<String, Value>>(&request.body).ok()).flatten();
+        let named = request.path_param("topic").or_else(|| body.as_ref().and_then(topic_in));
+        let topic = named.and_then(|topic| Topic::parse(topic).ok());
+        let query = request.uri.query().unwrap_or_default();
+        let counts = request.route == "/bulk"
+            && body.as_ref().is_some_and(|body| body.get("dry_run") != Some(&Value::Bool(false)));
+        let is_preview = counts || query.split('&').any(|part| part == "dry_run=true");
+        let kept = match body {
+            _ if request.route == SECRETS => None,
+            Some(body) => (!body.is_empty()).then(|| noted(body)),
+            None if is_short => None,
+            None => Some(json_text(&Value::String(format!("… ({} bytes)", request.body.len())))),
+        };
+        Self { topic, kept, is_preview }
     }
 }
 
@@ -70,11 +115,17 @@ impl Auditor for QueueAuditor {
         answer: BoxFuture<'a, Response>,
     ) -> BoxFuture<'a, Response> {
         Box::pin(async move {
+            let Some(mut call) = self.describe(&request).await else { return answer.await };
+            drop(request);
             let id = format!("{:032x}", rand::random::<u128>());
-            let mut call = self.describe(&request).await;
             self.queue.note_call(&id, &call).await;
             let response = answer.await;
             call.status = Some(response.status().as_u16());
+            if matches!(call.status, Some(400 | 422)) {
+                // A misspelt name may have a secret as its value.
+                call.request = None;
+                call.path.truncate(call.path.find('?').unwrap_or(call.path.len()));
+            }
             self.queue.note_call(&id, &call).await;
             response
         })
@@ -92,8 +143,11 @@ fn noted(body: Map<String, Value>) -> Box<RawValue> {
     let mut body = Value::Object(body);
     leave_out(&mut body);
     let text = body.to_string();
-    let kept = if text.len() <= MAX_TEXT { body } else { Value::String(beginning(&text)) };
-    to_raw_value(&kept).expect("is JSON")
+    json_text(&if text.len() <= MAX_TEXT { body } else { Value::String(beginning(&text)) })
+}
+
+fn json_text(value: &Value) -> Box<RawValue> {
+    to_raw_value(value).expect("is JSON")
 }
 
 fn leave_out(value: &mut Value) {

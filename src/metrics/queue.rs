@@ -60,7 +60,7 @@ pub struct QueueMetrics {
     pub callbacks: CallbackMetrics,
     /// Of schedules.
     pub schedules: ScheduleMetrics,
-    /// Records of calls that the store did not take.
+    /// Calls that are missing in the audit list, because the store did not take them.
     pub audit_gaps: Counter,
 }
 
@@ -133,7 +133,7 @@ impl QueueMetrics {
         registry.register("linger_limit", "Configured limits, in their base unit", metrics.limits.clone());
         registry.register(
             "linger_audit_gaps",
-            "Records of the audit list that the store did not take; the calls were carried out all the same",
+            "Calls that are missing in the audit list, because the store did not take them; they were carried out all the same",
             metrics.audit_gaps.clone(),
         );
         metrics.set_store_up(true);

@@ -1,20 +1,22 @@
 //! The audit list: who asked for which change, when, and what came of it. A record is written before the call is carried
 //! out, and again with its status: so no change that was made lacks one, also if this process is killed between. While
-//! the store takes no record, for example because it is full, calls go on, and the gap is counted.
+//! the store takes no record in time, for example because it is full, calls go on, and the gap is counted.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::{error::Result, service::Queue};
 use crate::{
-    job::{JobId, Timestamp, Topic, TopicFilter},
+    job::{JobId, OperationId, ScheduleName, Timestamp, Topic, TopicFilter},
     store::{ArchiveContent, ArchiveKind, ArchivedRecord},
 };
 
 /// How many records are read in one call of the store.
 const SLICE: usize = 200;
+/// How long a call waits for its note, and for what the note says of it: clients give up a call after some seconds.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A call as it is noted, in the form in which the archive keeps it, as JSON. A process ignores fields that a later version
 /// added.
@@ -57,9 +59,9 @@ pub struct AuditEntry {
 /// Which calls a list shows.
 #[derive(Debug, Clone)]
 pub struct AuditFilter {
-    /// Those about topics that it allows. Those about no topic in particular only if it allows all.
+    /// Those about topics that it allows. Those about no topic in particular only if it allows all, or if they are of `own`.
     pub scope: TopicFilter,
-    /// And those of this caller.
+    /// The name of the token, if there is one.
     pub own: String,
     /// Only those about this topic.
     pub topic: Option<Topic>,
@@ -71,9 +73,9 @@ impl AuditFilter {
     fn shows(&self, call: &AuditedCall) -> bool {
         let is_allowed = match &call.topic {
             Some(topic) => Topic::parse(topic).is_ok_and(|topic| self.scope.allows(&topic)),
-            None => self.scope.is_all(),
+            None => self.scope.is_all() || (!self.own.is_empty() && call.by == self.own),
         };
-        (is_allowed || (!self.own.is_empty() && call.by == self.own))
+        is_allowed
             && self.topic.as_ref().is_none_or(|topic| call.topic.as_deref() == Some(topic.as_str()))
             && self.by.as_ref().is_none_or(|by| call.by == *by)
     }
@@ -89,35 +91,60 @@ pub struct AuditPage {
 }
 
 impl Queue {
-    /// Notes a call under `id`, in place of what was noted of it before. A failure is counted and logged.
+    /// Notes a call under `id`, in place of what was noted of it before. If the store does not take the note in time, that is
+    /// logged, and counted if nothing was noted of the call before.
     pub async fn note_call(&self, id: &str, call: &AuditedCall) {
         let text = serde_json::to_vec(call).expect("every value is a text, a number or JSON");
-        let Some(content) = ArchiveContent::new(text) else {
-            // The edge bounds paths and what is noted of a request.
-            tracing::error!(path = call.path, "a call is too long to be noted");
-            self.metrics.audit_gaps.inc();
-            return;
-        };
-        let written = self.store.archive().put(ArchiveKind::Call, id, content).await;
+        let content = ArchiveContent::new(text).expect("the edge bounds each part of a call");
+        let written = self.in_time(self.store.archive().put(ArchiveKind::Call, id, content)).await;
         let now_us = self.clock.now_micros();
         match written {
-            Ok(()) => {
+            Some(Ok(())) => {
                 if self.audit_failures.succeeded(now_us).is_some() {
                     tracing::info!("calls are noted in the audit list again");
                 }
             }
-            Err(error) => {
-                self.metrics.audit_gaps.inc();
+            Some(Err(_)) | None => {
+                if call.status.is_none() {
+                    self.metrics.audit_gaps.inc();
+                }
                 if self.audit_failures.failed(now_us) {
-                    tracing::warn!(%error, by = call.by, method = call.method, path = call.path, "a call is missing in the audit list");
+                    let why = written
+                        .and_then(|written| written.err())
+                        .map_or("no answer in time".into(), |error| error.to_string());
+                    tracing::warn!(
+                        error = why,
+                        by = call.by,
+                        method = call.method,
+                        path = call.path,
+                        "a call, or its status, is missing in the audit list"
+                    );
                 }
             }
         }
     }
 
+    /// What `outcome` becomes; nothing if that takes too long.
+    async fn in_time<T>(&self, outcome: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            outcome = outcome => Some(outcome),
+            () = self.clock.sleep(LONGEST_WAIT) => None,
+        }
+    }
+
     /// The topic of a job, if there is one and its topic may be seen.
-    pub async fn topic_of(&self, scope: &TopicFilter, id: &JobId) -> Option<Topic> {
-        self.store.get(scope, id).await.ok().flatten().map(|job| job.topic.clone())
+    pub async fn topic_of_job(&self, scope: &TopicFilter, id: &JobId) -> Option<Topic> {
+        self.in_time(self.store.get(scope, id)).await?.ok()?.map(|job| job.topic.clone())
+    }
+
+    /// The topic that the jobs of a schedule go to, if there is one and its topic may be seen.
+    pub async fn topic_of_schedule(&self, scope: &TopicFilter, name: &ScheduleName) -> Option<Topic> {
+        Some(self.in_time(self.schedule(scope, name)).await?.ok()?.spec.topic.clone())
+    }
+
+    /// The topic of a bulk operation, if there is one and it is about one.
+    pub async fn topic_of_operation(&self, id: &OperationId) -> Option<Topic> {
+        self.in_time(self.operation(id)).await?.ok()?.request.filter.topic
     }
 
     /// Calls of the audit list with lower numbers than `before`: `limit` of them, unless there are no more.
@@ -129,7 +156,8 @@ impl Queue {
         let (mut entries, mut next) = (Vec::new(), before);
         loop {
             let records = self.store.archive().page(ArchiveKind::Call, next, SLICE).await?;
-            let is_last = records.len() < SLICE;
+            // A page may lack records that are damaged.
+            let is_last = records.is_empty();
             for record in records {
                 if entries.len() == limit {
                     return Ok(AuditPage { entries, next });

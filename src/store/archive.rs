@@ -11,7 +11,7 @@ use crate::job::Timestamp;
 /// What a record of the archive is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ArchiveKind {
-    /// A call of which it may be asked later who made it.
+    /// A call whose author may matter later.
     Call,
     /// A bulk operation that has ended.
     Operation,
@@ -76,10 +76,10 @@ pub struct ArchivedRecord {
 ///
 /// # Laws
 ///
-/// 1. A record is as durable as any change of the store. Writing one needs room: it fails when the store is full.
+/// 1. A record is as durable as any change of the store. Writing a new one needs room: it fails when the store is full.
 /// 2. Writing a record once more replaces its text, and keeps its number and its moment. So a repeat changes nothing.
 /// 3. A new record of a kind removes those of this kind that are more than [`ArchiveKind::most`] numbers older, and of
-///    the hundred oldest those that are older than [`ArchiveKind::kept_for`].
+///    the hundred oldest those that are older than [`ArchiveKind::kept_for`]. A damaged one is left out.
 /// 4. The archive is no part of the queue: no figure counts it, and exports and moves leave it where it is. Backups have it.
 #[async_trait]
 pub trait Archive: Send + Sync {

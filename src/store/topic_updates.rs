@@ -85,7 +85,7 @@ impl<S: TopicStore + ?Sized> TopicUpdates for S {
     async fn put_settings(&self, topic: &Topic, settings: TopicSettings) -> Result<()> {
         let change = |config: &mut TopicConfig| {
             config.settings.clone_from(&settings);
-            // Else nothing would ever forget it.
+            // A topic with default settings is then no longer stored.
             config.called_at = None;
         };
         self.update_config(topic, change).await

@@ -209,7 +209,7 @@ export const texts = {
   "Intake of {0} is running again.": "{0} 已恢复接收。",
   "Not paused.": "暂停失败。",
   "Not resumed.": "恢复失败。",
-  "Not called.": "未调用。",
+  "Not called.": "调用失败。",
   "The endpoints of {0} are called now.": "已开始调用 {0} 的端点。",
   "Call now": "立即调用",
   "Not rescheduled.": "改期失败。",
@@ -776,6 +776,7 @@ export const texts = {
   "delete all jobs of a topic": "清空主题",
   "pause a topic": "暂停主题",
   "resume a topic": "恢复主题",
+  "call endpoints now": "立即调用端点",
   "add a secret": "添加密钥",
   "delete a secret": "删除密钥",
   "delete dead letters": "删除多条死信",
@@ -786,6 +787,7 @@ export const texts = {
   "resume a schedule": "恢复定时计划",
   "run a schedule now": "立即触发定时计划",
   "refused, {0}": "被拒绝，{0}",
+  "not known, {0}": "未知，{0}",
   "other": "其他",
   "What was asked for": "请求内容",
   "a page": "页面",
@@ -799,7 +801,7 @@ export const texts = {
   "Outcome": "结果",
   "No call was noted. Calls that need the scope {0} are, and changes from this dashboard.": "没有调用记录。需要 {0} 权限的调用和来自此控制台的更改会被记录。",
   "Show older calls": "显示更早的调用",
-  "There are older calls: read them with {0} or {1}.": "还有更早的调用：可以通过 {0} 或 {1} 读取。",
+  "There are older calls: read them with {0}.": "还有更早的调用：可以通过 {0} 读取。",
   "Only calls by {0}.": "仅显示 {0} 的调用。",
 
   // Server

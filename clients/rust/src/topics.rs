@@ -185,13 +185,14 @@ impl Request {
         Self::get("workers", format!("/workers{query}"))
     }
 
-    /// Reads the latest calls of the audit list: about a topic, and by a caller, if they are named.
+    /// Reads calls of the audit list, the latest first: about a topic, and by a caller, if they are named.
     #[must_use]
-    pub fn audit(topic: Option<&str>, by: Option<&str>, limit: u64) -> Self {
+    pub fn audit(topic: Option<&str>, by: Option<&str>, limit: u64, cursor: Option<&str>) -> Self {
         let part = |name: &str, value: Option<&str>| {
             value.map_or(String::new(), |value| format!("&{name}={}", segment(value)))
         };
-        Self::get("audit", format!("/audit?limit={limit}{}{}", part("topic", topic), part("by", by)))
+        let parts = [part("topic", topic), part("by", by), part("cursor", cursor)].concat();
+        Self::get("audit", format!("/audit?limit={limit}{parts}"))
     }
 
     /// Reads the state of the callbacks of a topic.

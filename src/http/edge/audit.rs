@@ -1,5 +1,6 @@
-//! Which calls are audited: those that need the scope `admin`, and every change that a page in a browser sends. The edge only
-//! hands them to an [`Auditor`].
+//! Which calls are audited: those that need the scope `admin`, and every change that a page in a browser sends for a caller with
+//! that scope. Any program can claim to be a page, so that others could push what admins did out of the list. The edge only hands
+//! the calls to an [`Auditor`].
 
 use std::{fmt, net::IpAddr};
 
@@ -17,7 +18,7 @@ use crate::auth::{Caller, Scope};
 
 /// Notes calls that people may ask about later.
 pub trait Auditor: fmt::Debug + Send + Sync {
-    /// Notes a call, has it carried out by `answer`, and notes its status.
+    /// Notes a call, has it carried out by `answer`, and notes its status. Neither takes long.
     fn carry_out<'a>(
         &'a self,
         call: AuditedRequest,
@@ -53,13 +54,11 @@ impl AuditedRequest {
     ) -> Option<Self> {
         // Browsers send it with every request that is no plain GET, and `browser.rs` has refused those of foreign pages.
         let from_browser = request.headers().contains_key(header::ORIGIN);
-        if !is_audited(route, request.method(), from_browser) {
-            return None;
-        }
+        let caller = caller.filter(|caller| is_audited(route, request.method(), from_browser, caller))?;
         let params = request.extract_parts::<RawPathParams>().await.ok()?;
         let path_params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         Some(Self {
-            caller: caller?.clone(),
+            caller: caller.clone(),
             address,
             from_browser,
             method: request.method().clone(),
@@ -76,11 +75,11 @@ impl AuditedRequest {
     }
 }
 
-fn is_audited(route: &RouteSpec, method: &Method, from_browser: bool) -> bool {
+fn is_audited(route: &RouteSpec, method: &Method, from_browser: bool, caller: &Caller) -> bool {
     let changes = !matches!(*method, Method::GET | Method::HEAD) && route.kind == RouteKind::Call;
     let needs_admin =
         matches!(route.required, RequiredScope::Of(Scope::Admin) | RequiredScope::AllTopics(Scope::Admin));
-    route.has_handler && changes && (needs_admin || from_browser)
+    route.has_handler && changes && (needs_admin || from_browser && caller.has_scope(Scope::Admin))
 }
 
 #[cfg(test)]
@@ -103,7 +102,10 @@ mod tests {
             (route(Admin).without_method(), Method::POST, false, false),
             (RouteSpec::UNKNOWN, Method::POST, true, false),
         ] {
-            assert_eq!(is_audited(&route, &method, from_browser), expected, "{route:?} {method}");
+            let found = is_audited(&route, &method, from_browser, &Caller::unrestricted());
+            assert_eq!(found, expected, "{route:?} {method}");
         }
+        let add = route(Add);
+        assert!(!is_audited(&add, &Method::POST, true, &Caller::unprivileged()), "it might fill the list");
     }
 }

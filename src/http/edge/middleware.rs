@@ -165,7 +165,16 @@ async fn call_guarded(
                 };
                 let answer = respond(route, request, &handler);
                 let response = match audited {
-                    Some((auditor, call)) => auditor.carry_out(call, Box::pin(answer)).await,
+                    Some((auditor, call)) => {
+                        // Once more: the client may have given up while the call was noted.
+                        let answer = async {
+                            match check_begins(edge, class, client.as_ref()) {
+                                Ok(()) => answer.await,
+                                Err(problem) => problem.into_response(),
+                            }
+                        };
+                        auditor.carry_out(call, Box::pin(answer)).await
+                    }
                     None => answer.await,
                 };
                 match client {

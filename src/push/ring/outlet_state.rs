@@ -96,7 +96,7 @@ impl OutletState {
 
     /// Ends the rest of its endpoints, unless that was done at this moment already.
     pub fn call_now(&mut self, called_at: Option<Timestamp>) {
-        if called_at > self.called_at {
+        if called_at.is_some() && called_at != self.called_at {
             self.called_at = called_at;
             self.window.end_rest();
             self.suspects.end_rests();

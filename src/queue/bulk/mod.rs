@@ -23,7 +23,7 @@
 //! notice is withdrawn, or taken by a repeat of the request. A request to stop an operation is a notice of its own, so that it
 //! cannot be overwritten by a report. It names when the operation began, because a later one may have the same id.
 //! The limit on running operations is not exact: two processes may start one at the same moment. A report that
-//! fails does not end the operation. At the start and at the end the process also writes the operation into the archive
+//! fails does not end the operation. At the start, every ten seconds and at the end the process also writes the operation into the archive
 //! (`store/archive.rs`), which outlives it and has the last 200. While no operation runs and none is watched, notices cost no call.
 
 pub(super) mod dead_letters;
@@ -95,6 +95,7 @@ pub(super) struct Operations {
     /// The name of this process in notices.
     owner: Arc<str>,
     report_failures: Arc<FailureLog>,
+    archive_failures: Arc<FailureLog>,
     /// Held from looking an operation up to keeping it, so that two requests with the same id start one, and no two take
     /// the last place. Has the operations that did not begin, because no answer came to their announcement: their notices may
     /// be there.
@@ -112,9 +113,22 @@ impl Operations {
         tasks: TaskTracker,
     ) -> Arc<Self> {
         let owner = format!("{:032x}", rand::random::<u128>()).into();
-        let (shutdown, report_failures) = (CancellationToken::new(), Arc::default());
+        let (shutdown, report_failures, archive_failures) =
+            (CancellationToken::new(), Arc::default(), Arc::default());
         let (start, own) = (tokio::sync::Mutex::default(), Mutex::default());
-        Arc::new(Self { store, clock, metrics, ended, tasks, shutdown, owner, report_failures, start, own })
+        Arc::new(Self {
+            store,
+            clock,
+            metrics,
+            ended,
+            tasks,
+            shutdown,
+            owner,
+            report_failures,
+            archive_failures,
+            start,
+            own,
+        })
     }
 
     /// Starts an operation, unless one of any process has its id already: then that one is returned if it was asked to do the
@@ -140,7 +154,7 @@ impl Operations {
             return known.view.clone().if_repeated_by(&request);
         }
         if let Some(id) = &request.id
-            && let Some(earlier) = self.archived().await?.into_iter().find(|view| view.id == *id)
+            && let Some(earlier) = self.find_archived(id).await?
         {
             return earlier.if_repeated_by(&request);
         }
@@ -244,6 +258,7 @@ impl Operations {
             owner: self.owner.clone(),
             shutdown: self.shutdown.clone(),
             failures: self.report_failures.clone(),
+            archive_failures: self.archive_failures.clone(),
         }
     }
 
@@ -289,9 +304,9 @@ impl Operations {
         let others: Vec<OperationView> =
             others.into_iter().map(|known| known.view).filter(|view| !is_own(&view.id)).collect();
         views.extend(others);
-        let known: HashSet<_> = views.iter().map(|view| (view.id.clone(), view.started_at)).collect();
+        let known: HashSet<_> = views.iter().map(|view| view.id.clone()).collect();
         let archived = self.archived().await?.into_iter();
-        views.extend(archived.filter(|view| !known.contains(&(view.id.clone(), view.started_at))));
+        views.extend(archived.filter(|view| !known.contains(&view.id)));
         views.sort_by_key(|view| Reverse(view.started_at));
         views.truncate(MAX_LISTED);
         Ok(views)
@@ -345,7 +360,13 @@ impl Operations {
         if let Some(known) = notice.as_ref().and_then(KnownOperation::read) {
             return Ok(known.view);
         }
-        self.archived().await?.into_iter().find(|view| view.id == *id).ok_or(Error::OperationNotFound)
+        self.find_archived(id).await?.ok_or(Error::OperationNotFound)
+    }
+
+    /// The operation with this id, if the archive has it.
+    async fn find_archived(&self, id: &OperationId) -> Result<Option<OperationView>> {
+        let record = self.store.archive().get(ArchiveKind::Operation, id.as_str()).await?;
+        Ok(record.as_ref().and_then(stored::read_archived))
     }
 
     /// The operations that the archive has, the newest first. One that does not seem to have ended is taken for abandoned.

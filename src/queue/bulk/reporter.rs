@@ -18,6 +18,8 @@ use crate::{
 
 /// How often the notice is written and a request to stop is looked for.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How often the record in the archive is written while the operation runs, in microseconds.
+const ARCHIVE_INTERVAL_US: i64 = 10_000_000;
 
 /// Reports one operation.
 pub(super) struct Reporter {
@@ -28,6 +30,7 @@ pub(super) struct Reporter {
     pub owner: Arc<str>,
     pub shutdown: CancellationToken,
     pub failures: Arc<FailureLog>,
+    pub archive_failures: Arc<FailureLog>,
 }
 
 /// Lets callers that wait for the last report go on, also after a panic.
@@ -59,6 +62,7 @@ impl Reporter {
         let operation = &*self.operation;
         let reported = ReportedOnDrop(operation);
         self.archive().await;
+        let mut archived_us = self.clock.now_micros();
         loop {
             tokio::select! {
                 () = operation.ended() => break,
@@ -67,6 +71,10 @@ impl Reporter {
             // Not interrupted by the end of the operation: a report that arrived late would hide the last one.
             self.report().await;
             self.read_stop_request().await;
+            if self.clock.now_micros() - archived_us >= ARCHIVE_INTERVAL_US {
+                self.archive().await;
+                archived_us = self.clock.now_micros();
+            }
         }
         while !self.report().await && !self.shutdown.is_cancelled() {
             operation.set_reported();
@@ -75,18 +83,39 @@ impl Reporter {
                 () = self.clock.sleep(INTERVAL) => {}
             }
         }
-        self.archive().await;
+        while !self.archive().await && !self.shutdown.is_cancelled() {
+            operation.set_reported();
+            tokio::select! {
+                () = self.shutdown.cancelled() => {}
+                () = self.clock.sleep(INTERVAL) => {}
+            }
+        }
         // If the delete fails, later requests displace this one.
         let deleted = self.store.notices().delete(NoticeKind::StopRequest, operation.id.as_str()).await;
         self.log_result(deleted.err().as_ref());
         drop(reported);
     }
 
-    /// Writes how the operation stands into the archive, which has it also after a restart.
-    async fn archive(&self) {
-        let Some((id, content)) = stored::archived(&self.owner, &self.operation.view()) else { return };
-        let written = self.store.archive().put(ArchiveKind::Operation, &id, content).await;
-        self.log_result(written.err().as_ref());
+    /// Writes how the operation stands into the archive, which has it also after a restart. A dry run changes nothing, and is
+    /// not kept. Returns whether there is nothing left to write.
+    async fn archive(&self) -> bool {
+        if self.operation.request.is_dry_run() {
+            return true;
+        }
+        let Some(content) = stored::archived(&self.owner, &self.operation.view()) else { return true };
+        let written =
+            self.store.archive().put(ArchiveKind::Operation, self.operation.id.as_str(), content).await;
+        let now_us = self.clock.now_micros();
+        match &written {
+            Ok(()) => {
+                let _ = self.archive_failures.succeeded(now_us);
+            }
+            Err(error) if self.archive_failures.failed(now_us) => {
+                tracing::warn!(%error, "a bulk operation goes on without a record in the archive");
+            }
+            Err(_) => {}
+        }
+        written.is_ok()
     }
 
     async fn read_stop_request(&self) {

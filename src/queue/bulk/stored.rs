@@ -57,15 +57,13 @@ impl KnownOperation {
 /// The operation in a record of the archive, whose process is not known to run it. `None` when another version wrote something that
 /// this one cannot read.
 pub(super) fn read_archived(record: &ArchivedRecord) -> Option<OperationView> {
-    let (_, id) = record.id.split_once('-')?;
-    let notice = Notice { id: id.to_owned(), content: record.content.clone(), age: ABANDONED_AFTER };
+    let notice = Notice { id: record.id.clone(), content: record.content.clone(), age: ABANDONED_AFTER };
     KnownOperation::read(&notice).map(|known| known.view)
 }
 
-/// The id and the text of an operation's record in the archive. Another operation may later have the same id.
-pub(super) fn archived(owner: &str, view: &OperationView) -> Option<(String, ArchiveContent)> {
-    let content = ArchiveContent::new(write(owner, view).as_bytes().to_vec())?;
-    Some((format!("{}-{}", view.started_at.as_millis(), view.id), content))
+/// The text of an operation's record in the archive. Only dry runs have jobs, which may make it too long.
+pub(super) fn archived(owner: &str, view: &OperationView) -> Option<ArchiveContent> {
+    ArchiveContent::new(write(owner, view).as_bytes().to_vec())
 }
 
 /// The text of an operation's notice. Of a dry run it has as many of the first jobs as there is room for.

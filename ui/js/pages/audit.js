@@ -9,6 +9,8 @@ import { OnlyTopic } from "../topicchoice.js";
 
 const FIRST = 50;
 const MOST = 1000;
+/** A list that is filtered may read the whole archive. */
+const RARELY_MS = 30_000;
 
 /** By method and path, in which a star stands for one part, what a call does. */
 const DONE = {
@@ -28,6 +30,7 @@ const DONE = {
   "DELETE topics/*": t`delete all jobs of a topic`,
   "POST topics/*/pause": t`pause a topic`,
   "POST topics/*/resume": t`resume a topic`,
+  "POST topics/*/callbacks/call": t`call endpoints now`,
   "POST topics/*/secrets": t`add a secret`,
   "DELETE topics/*/secrets/*": t`delete a secret`,
   "DELETE topics/*/dead": t`delete dead letters`,
@@ -49,9 +52,10 @@ export function inWords({ method, path }) {
   return Object.entries(DONE).find(([call]) => call.startsWith(`${method} `) && matches(call.slice(method.length + 1)))?.[1];
 }
 
-/** Below 400 the call was carried out. */
+/** Below 400 the call was carried out. After a failure of the server, but for a full store, it may have been. */
 function Outcome({ status }) {
   if (status === undefined) return html`<span class="problem">${t`not known`}</span>`;
+  if (status >= 500 && status !== 507) return html`<span class="problem">${t`not known, ${status}`}</span>`;
   return status < 400 ? t`done` : html`<span class="tag">${t`refused, ${status}`}</span>`;
 }
 
@@ -69,7 +73,7 @@ const Row = ({ call }) => html`<tr data-row>
 
 function List({ topic, by }) {
   const [limit, setLimit] = useState(FIRST);
-  const poll = usePoll(`audit${queryText({ topic, by, limit })}`, 5_000);
+  const poll = usePoll(`audit${queryText({ topic, by, limit })}`, RARELY_MS);
   useKeys({ r: poll.refresh });
   if (!poll.data) return html`<${Unloaded} poll=${poll} what=${t`the audit list`} />`;
   const { calls, next_cursor: next } = poll.data;
@@ -82,7 +86,7 @@ function List({ topic, by }) {
             <tbody>${calls.map((call) => html`<${Row} key=${call.number} call=${call} />`)}</tbody></table></div>`
         : html`<p class="empty">${t`No call was noted. Calls that need the scope ${html`<code>admin</code>`} are, and changes from this dashboard.`}</p>`}
       ${next && limit < MOST && html`<button type="button" onClick=${() => setLimit(Math.min(limit * 2, MOST))}>${t`Show older calls`}</button>`}
-      ${next && limit >= MOST && html`<p class="small">${t`There are older calls: read them with ${html`<code>linger audit</code>`} or ${html`<code>GET /audit</code>`}.`}</p>`}
+      ${next && limit >= MOST && html`<p class="small">${t`There are older calls: read them with ${html`<code>GET /audit</code>`}.`}</p>`}
     </section>`;
 }
 

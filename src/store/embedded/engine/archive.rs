@@ -13,7 +13,11 @@ impl Archive for EmbeddedStore {
     async fn put(&self, kind: ArchiveKind, id: &str, content: ArchiveContent) -> Result<()> {
         let (id, bytes) = (id.to_owned(), content.as_bytes().len());
         self.run_weighted(1, bytes, move |txn| {
-            if let Err(full) = txn.check_space(SpaceNeed::Growth) {
+            let need = match txn.db.archived(kind, &id)? {
+                Some(_) => SpaceNeed::Rewrite,
+                None => SpaceNeed::Growth,
+            };
+            if let Err(full) = txn.check_space(need) {
                 return Ok(Err(full));
             }
             let now = txn.wall_now().rounded_down;

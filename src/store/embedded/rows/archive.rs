@@ -19,7 +19,7 @@ const COLUMNS: &str = "SELECT key, kind, number, at_ms, content, checksum FROM a
 pub(crate) type ReadArchived = Result<ArchivedRecord, String>;
 
 impl Db {
-    /// Writes a record. A new one has the moment `now`, and removes records that have had their time.
+    /// Writes a record. A new one has the moment `now`, and removes expired ones.
     pub fn put_archived(
         &mut self,
         kind: ArchiveKind,
@@ -77,11 +77,16 @@ impl Db {
         self.conn().prepare_cached(&sql)?.query_map(params![letter(kind), before, limit], read)?.collect()
     }
 
-    /// The number of the latest record; 0 without one.
+    /// The number of the latest record that is sound; 0 without one.
     fn last_archived(&self, kind: ArchiveKind) -> SqlResult<u64> {
-        let mut select = self.conn().prepare_cached("SELECT max(number) FROM archive WHERE kind = ?1")?;
-        let last = select.query_row([letter(kind)], |row| row.get::<_, Option<i64>>(0))?;
-        Ok(last.map_or(0, |last| u64::try_from(last).unwrap_or(0)))
+        let sql = format!("{COLUMNS} WHERE kind = ?1 ORDER BY number DESC");
+        let mut select = self.conn().prepare_cached(&sql)?;
+        for record in select.query_map([letter(kind)], read)? {
+            if let Ok(record) = record? {
+                return Ok(record.number);
+            }
+        }
+        Ok(0)
     }
 
     /// Calls `visit` with each record behind the key `after`, until it returns `false`. Returns where to go on then; `None` when

@@ -36,7 +36,8 @@ impl Archive for SharedArchive {
         let kept_ms = whole(kind.kept_for().as_secs() * 1_000);
         let call = call.bytes_arg(content.as_bytes().to_vec()).arg(whole(kind.most())).arg(kept_ms);
         let call = call.arg(whole(TOO_OLD_AT_ONCE));
-        self.shards.call(call.deadline()).await.map(drop)
+        let call = call.deadline().wait_with_mark(self.shards.keys.mark.clone());
+        self.shards.call_acknowledged(call).await.map(drop)
     }
 
     async fn get(&self, kind: ArchiveKind, id: &str) -> Result<Option<ArchivedRecord>> {

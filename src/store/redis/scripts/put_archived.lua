@@ -1,5 +1,5 @@
 #!lua
--- Writes a record of the archive. A new one removes records that have had their time.
+-- Writes a record of the archive. A new one removes expired ones.
 --
 -- KEYS  records, their numbers
 -- ARGV  microseconds or '', id, text, most records, how many milliseconds one is kept, how many of the oldest a new one looks
