@@ -340,6 +340,7 @@ onEveryEngine("a job is found, moved, run and deleted", {}, async ({ server, tab
   await page.getByLabel("At a time").check();
   await page.getByLabel("At", { exact: true }).fill("2100-07-01T12:00:30");
   await tab.button("Reschedule 1 job").click();
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
   await tab.sees("1 Jul 2100, 12:00:30");
   assert.equal((await server.job(id)).due_at, "2100-07-01T10:00:30.000Z", "the time is that of Berlin");
 

@@ -87,7 +87,7 @@ async function main() {
     await tab.sees("order-close");
     const pages = [
       ["overview", "?range=24h", "order-close"],
-      ["topic", "topics/booking-reminder?range=30d", "Pause delivery"],
+      ["topic", "topics/booking-reminder?range=30d", "Jobs are handed out"],
       ["jobs", "jobs?topic=order-close", "orders:"],
       ["job", "jobs/payments:77:paid", "psp-worker-2"],
       ["dead", "topics/payment-notice/dead", "http # from psp"],
@@ -103,6 +103,12 @@ async function main() {
       await tab.page.waitForLoadState("networkidle");
       await save(tab, name);
     }
+    await server.call("POST", "topics/trial-end/pause", { delivery: true, reason: "prices change at noon" });
+    await server.call("POST", "topics/trial-end/resume");
+    await tab.go("audit");
+    await tab.sees("resume a topic");
+    await tab.page.getByText("What was asked for").nth(1).click();
+    await save(tab, "audit");
     const nightly = { cron: "30 2 * * *", time_zone: "Europe/Berlin", job: { topic: "reports", ttr: "10m", body: { kind: "nightly" } } };
     await server.call("PUT", "schedules/nightly-report", nightly);
     await tab.go("schedules/nightly-report");
