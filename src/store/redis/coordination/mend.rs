@@ -66,7 +66,7 @@ impl Mender {
         Arc::new(Self { shards, notifier, busy: AtomicBool::new(false) })
     }
 
-    /// Begins to mend a shard in a task of its own, unless a shard is being mended already: then the next audit finds it again.
+    /// Begins to mend a shard in a task of its own, unless a shard is being mended already: then the next comparison finds it again.
     pub fn start(self: &Arc<Self>, shard: Shard, mismatch: Mismatch) {
         if self.busy.swap(true, Ordering::Relaxed) {
             return;

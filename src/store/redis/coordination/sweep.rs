@@ -36,7 +36,7 @@ const SLOT_EXPIRY_INTERVAL: Duration = Duration::from_secs(600);
 /// A smaller step of the server's clock is not logged.
 const MIN_CLOCK_STEP_US: i64 = 250_000;
 /// How often counts are compared with indexes, and agendas with schedules.
-const AUDIT_INTERVAL: Duration = Duration::from_secs(30);
+const COMPARISON_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The sweep of one engine.
 pub struct Sweep {
@@ -112,10 +112,10 @@ impl Sweep {
         let (mut last, log) = (vec![LastRound::default(); group.len()], FailureLog::default());
         let mut wake = self.subscribe();
         let now_us = self.shards.schedule_now_us();
-        let mut audits = Schedule::new(AUDIT_INTERVAL, now_us);
+        let mut comparisons = Schedule::new(COMPARISON_INTERVAL, now_us);
         let mut slot_expiry = Schedule::new(SLOT_EXPIRY_INTERVAL, now_us);
         while self.next_round(&mut wake).await {
-            let mut swept = self.sweep_once(&group, &mut last, &mut audits).await;
+            let mut swept = self.sweep_once(&group, &mut last, &mut comparisons).await;
             if swept.is_ok() && slot_expiry.is_due(self.shards.schedule_now_us()) {
                 swept = self.expire_replay_slots(&group).await;
             }
@@ -158,7 +158,12 @@ impl Sweep {
         }
     }
 
-    async fn sweep_once(&self, group: &[Shard], last: &mut [LastRound], audits: &mut Schedule) -> Result<()> {
+    async fn sweep_once(
+        &self,
+        group: &[Shard],
+        last: &mut [LastRound],
+        comparisons: &mut Schedule,
+    ) -> Result<()> {
         let before_us = self.shards.context().now_us();
         let all = &self.shards.keys;
         let keys_of = |shard: &Shard| {
@@ -168,11 +173,11 @@ impl Sweep {
         let keys = group.iter().flat_map(keys_of).collect();
         let call = self.shards.read(Script::ShardStatus, group, keys);
         let call = call.arg(all.ready_channel.clone()).arg(all.settings_channel.clone());
-        let call = call.optional_arg(audits.is_due(self.shards.schedule_now_us()).then_some("1"));
+        let call = call.optional_arg(comparisons.is_due(self.shards.schedule_now_us()).then_some("1"));
         let call = self.shards.short_retry_in_cluster(call);
         let reply = self.shards.observe(group[0], self.shards.client().call_with_retry(call)).await?;
         let after_us = self.shards.context().now_us();
-        let outcome = self.handle_status(group, (before_us, after_us), reply, last, audits).await;
+        let outcome = self.handle_status(group, (before_us, after_us), reply, last, comparisons).await;
         outcome.and(self.compaction.run(group).await)
     }
 
@@ -183,14 +188,14 @@ impl Sweep {
         (before_us, after_us): (i64, i64),
         ScriptReply { value, node, .. }: ScriptReply,
         last: &mut [LastRound],
-        audits: &mut Schedule,
+        comparisons: &mut Schedule,
     ) -> Result<()> {
         let mut reply = Reply::new(value)?;
         let server_us = reply.int()?.saturating_mul(1_000_000).saturating_add(reply.int()?);
         node.clock.record(before_us, server_us, after_us);
         if self.permissions.update(group[0], reply.list()?.texts()?) {
             // Calls that were refused meanwhile should have changed nothing; verify that.
-            audits.run_next_round();
+            comparisons.run_next_round();
         }
         // A group is one server: its first shard remembers the clock.
         if let Some(last) = last.first_mut()

@@ -97,8 +97,8 @@ scripts! {
     Timeline "timeline" [RECORD],
     Totals "totals" [RECORD],
     ListReadyOutlets "list_ready_outlets" [RECORD],
-    Verify "verify" [RECORD, SHARD_KEYS, INDEXES, SCAN, AUDIT],
-    Mend "mend" [RECORD, SHARD, INDEXES, SCAN, AUDIT],
+    Verify "verify" [RECORD, SHARD_KEYS, INDEXES, SCAN, COMPARISON],
+    Mend "mend" [RECORD, SHARD, INDEXES, SCAN, COMPARISON],
     VerifySchedules "verify_schedules" [RECORD, AGENDA],
     MendAgenda "mend_agenda" [RECORD, SHARD, AGENDA],
     ExpireReplaySlots "expire_replay_slots" [RECORD],
@@ -148,7 +148,7 @@ const RECORD: &str = include_str!("record.lua");
 const SHARD_KEYS: &str = include_str!("shard_keys.lua");
 const SHARD: &str = concat!(include_str!("shard_keys.lua"), include_str!("shard.lua"));
 const INDEXES: &str = include_str!("indexes.lua");
-const AUDIT: &str = include_str!("audit.lua");
+const COMPARISON: &str = include_str!("comparison.lua");
 const EXPIRY: &str = include_str!("expiry.lua");
 const MOVES: &str = concat!(include_str!("expiry.lua"), include_str!("transitions.lua"));
 const ADDING: &str = include_str!("adding.lua");
@@ -278,7 +278,7 @@ pub fn all_commands() -> BTreeSet<&'static str> {
         SETTINGS,
         LISTING,
         SCAN,
-        AUDIT,
+        COMPARISON,
         REMEMBERING,
     ];
     let texts = SOURCES.iter().map(|(_, source, _)| *source).chain(preludes);

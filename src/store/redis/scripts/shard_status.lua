@@ -68,13 +68,13 @@ end
 
 local reply = call('TIME')
 reply[3] = missing()
-local is_audit = ARGV[3] == '1'
+local compares = ARGV[3] == '1'
 for at = 0, #KEYS - 1, SHARD_KEYS + 2 do
   local jobs, counts = KEYS[at + 1], KEYS[at + 2]
   local announced = attempt('HGET', counts, '#')
   reply[#reply + 1] = string.format('%.0f', type(announced) == 'string' and tonumber(announced) or 0)
-  reply[#reply + 1] = is_audit and counts_are_wrong(at) and 1 or 0
-  reply[#reply + 1] = is_audit and agenda_is_wrong(at) and 1 or 0
+  reply[#reply + 1] = compares and counts_are_wrong(at) and 1 or 0
+  reply[#reply + 1] = compares and agenda_is_wrong(at) and 1 or 0
   local fence = attempt('HGET', counts, '!')
   if not fence then fence = size('HLEN', jobs) == 0 and '' or '?' end
   reply[#reply + 1] = type(fence) == 'string' and fence or '0'
