@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::Result;
+use super::{Result, bounded_text::BoundedText};
 use crate::job::Timestamp;
 
 /// What a record of the archive is about.
@@ -37,27 +37,8 @@ impl ArchiveKind {
     }
 }
 
-/// The text of a record, at most [`MAX_LEN`](Self::MAX_LEN) bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArchiveContent(Bytes);
-
-impl ArchiveContent {
-    /// Longest text, in bytes.
-    pub const MAX_LEN: usize = 16 << 10;
-
-    /// `None` when the text is too long.
-    #[must_use]
-    pub fn new(text: impl Into<Bytes>) -> Option<Self> {
-        let text = text.into();
-        (text.len() <= Self::MAX_LEN).then_some(Self(text))
-    }
-
-    /// The text.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
+/// The text of a record.
+pub type ArchiveContent = BoundedText<{ 16 << 10 }>;
 
 /// A record as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! the engine resolves them on its own clock.
 
 mod archive;
+mod bounded_text;
 pub mod embedded;
 mod error;
 mod list;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use super::Result;
+use super::{Result, bounded_text::BoundedText};
 
 /// Most notices of one kind.
 pub const MAX_NOTICES: usize = 64;
@@ -30,27 +30,8 @@ pub enum NoticeKind {
     Watch,
 }
 
-/// The text of a notice, at most [`MAX_LEN`](Self::MAX_LEN) bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoticeContent(Bytes);
-
-impl NoticeContent {
-    /// Longest text, in bytes.
-    pub const MAX_LEN: usize = 64 << 10;
-
-    /// `None` when the text is too long.
-    #[must_use]
-    pub fn new(text: impl Into<Bytes>) -> Option<Self> {
-        let text = text.into();
-        (text.len() <= Self::MAX_LEN).then_some(Self(text))
-    }
-
-    /// The text.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
+/// The text of a notice.
+pub type NoticeContent = BoundedText<{ 64 << 10 }>;
 
 /// A notice as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,15 +70,4 @@ pub trait Notices: Send + Sync {
 
     /// Deletes a notice, if there is one.
     async fn delete(&self, kind: NoticeKind, id: &str) -> Result<()>;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_at_most_64_kib_long() {
-        assert!(NoticeContent::new(vec![0; 65_536]).is_some());
-        assert_eq!(NoticeContent::new(vec![0; 65_537]), None);
-    }
 }

@@ -102,6 +102,8 @@ inBrowser("a token that may only read sees no button and why", { tokens: TOKENS 
   await page.locator(".menu").getByText("reader read", { exact: true }).waitFor();
   await page.keyboard.press("Escape");
   for (const gone of ["Pause delivery", "Pause intake", "Purge …", "Add a job …"]) assert.equal(await tab.button(gone).count(), 0, gone);
+  const links = await page.getByRole("navigation", { name: "Pages" }).getByRole("link").allInnerTexts();
+  assert.ok(links.includes("Server") && !links.includes("Audit"), links.join());
   await tab.go("jobs/d");
   await tab.sees("This token lacks");
   for (const gone of ["Replay", "Delete …"]) assert.equal(await tab.button(gone).count(), 0, gone);

@@ -1,7 +1,7 @@
 // What surrounds every page: the header, the state of the connection, the keys, and the warning about plain HTTP.
 import { html, useObservable, useRef, useState } from "./lib.js";
 import { go, goDead, href, path, placeIn, route } from "./address.js";
-import { deadLetters, get } from "./api.js";
+import { deadLetters, get, rights } from "./api.js";
 import { useKeyList } from "./asking.js";
 import { useMay } from "./changes.js";
 import { serverNow, useNow } from "./clock.js";
@@ -104,6 +104,9 @@ export function Shell({ title, signsIn, children }) {
   const parts = useObservable(route);
   const now = useNow();
   const keys = useKeyList();
+  const { scopes = [] } = useObservable(rights) ?? {};
+  // The audit list is for admins, also of some topics only.
+  const pages = PAGES.filter(([, [root]]) => root !== "audit" || scopes.includes("admin"));
   const topic = parts[0] === "topics" ? parts[1] : undefined;
   const root = topic && parts[2] === "dead" ? "dead" : (parts[0] ?? "");
   useKeys({
@@ -126,7 +129,7 @@ export function Shell({ title, signsIn, children }) {
       ${t`Skip to the page`}</a>
     <header class="top">
       <div class="brand"><a href=${href()}><${Logo} />Linger</a>${title && html`<span class="title">${title}</span>`}</div>
-      ${!signsIn && html`<nav aria-label=${t`Pages`}>${PAGES.map(([name, target, roots]) => html`<a key=${name} href=${href(...target)}
+      ${!signsIn && html`<nav aria-label=${t`Pages`}>${pages.map(([name, target, roots]) => html`<a key=${name} href=${href(...target)}
         aria-current=${roots.includes(root) ? "page" : undefined}>${name}${target[0] === "dead" && html`<${DeadCount} isRead=${root === ""} />`}</a>`)}</nav>
         <${Search} />
         <${Live} />

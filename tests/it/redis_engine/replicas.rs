@@ -7,7 +7,7 @@ use linger::{
     job::State,
     metrics::Metrics,
     store::{
-        AddJob, Added, Error, Movable, Outcome, Store,
+        AddJob, Added, ArchiveContent, ArchiveKind, Error, Movable, Outcome, Store,
         redis::{self, Options},
     },
 };
@@ -69,6 +69,9 @@ async fn too_few_replicas_are_reported_and_a_repeat_is_safe() {
     );
     let popped = store.reserve(&plain("t"), &claims(1), Wait::No).await;
     assert!(matches!(popped, Err(Error::NotDurable(_))), "{popped:?}");
+    let record = ArchiveContent::new("text").expect("is short");
+    let archived = store.archive().put(ArchiveKind::Call, "a", record).await;
+    assert!(matches!(archived, Err(Error::NotDurable(_))), "{archived:?}");
     for name in ["before", "a"] {
         let job = store.get(ALL, &id(name)).await.expect("gets").expect("is there");
         assert_eq!((job.state(), job.attempts), (State::Ready, 0), "cancelled, and no attempt counted");
