@@ -184,7 +184,7 @@ server does not answer, the last figures stay, faint and with their age.
 OLDEST is how long the oldest ready job has been due. POLLS counts the polls of all server processes that wait, or that ended \
 in the last minute; it is blank while that is not known. A `!` marks a topic whose callback fails, or that has ready jobs while \
 no worker polls: none runs, or all are busy; linger topic show says which. IN/s, OUT/s and \
-LATE p99 are of the last minute: jobs added, jobs finished, and how late 99 of 100 jobs became ready at most. They are blank \
+LATE p99 are of the last minute: jobs added, jobs finished, and how late 99 of 100 jobs were delivered at most. They are blank \
 where nothing happened, and with a token for some topics. \"topics incomplete\" says that some of them are missing or too low, \
 because very many topics are busy. A narrow terminal leaves columns out.
 

@@ -45,7 +45,9 @@ fn stats_text(stats: &Stats) -> String {
         [counts.delayed, counts.ready, counts.reserved, counts.dead].map(|number| number.to_string());
     let states = [["DELAYED", "READY", "RESERVED", "DEAD"].map(str::to_owned).to_vec(), numbers.to_vec()];
     let mut events = vec![
-        ["IN THE LAST", "ADDED", "DELIVERED", "FINISHED", "DIED", "READY WITHIN"].map(str::to_owned).to_vec(),
+        ["IN THE LAST", "ADDED", "DELIVERED", "FINISHED", "DIED", "READY WITHIN", "DELIVERED WITHIN"]
+            .map(str::to_owned)
+            .to_vec(),
     ];
     events.push(events_row("minute", &stats.minute));
     events.push(events_row("hour", &stats.hour));
@@ -63,12 +65,12 @@ fn stats_text(stats: &Stats) -> String {
     parts.join("\n")
 }
 
-/// What happened in a time. Its last column is the time within which 99 % of jobs were ready.
+/// What happened in a time. Its last columns are the times within which 99 % of jobs were ready and delivered.
 fn events_row(name: &str, events: &EventSummary) -> Vec<String> {
-    let late = events.late_p99.map_or(String::new(), span);
+    let late = [events.late_p99, events.delivered_late_p99].map(|late| late.map_or(String::new(), span));
     let numbers =
         [events.added, events.delivered, events.finished, events.died].map(|number| number.to_string());
-    [name.to_owned()].into_iter().chain(numbers).chain([late]).collect()
+    [name.to_owned()].into_iter().chain(numbers).chain(late).collect()
 }
 
 /// Runs `linger whoami`.

@@ -23,6 +23,7 @@ mod signs;
 mod spans;
 mod store_info;
 mod store_reading;
+mod summary;
 mod text;
 mod topic_gauge;
 
@@ -42,11 +43,12 @@ pub use log::LogMetrics;
 pub use past::PastHour;
 pub use polls::{OpenPoll, PollsByTopic, RecentPolls};
 pub use queue::QueueMetrics;
-pub use recent::{EventSummary, EventsByTopic, RecentEvents};
+pub use recent::RecentEvents;
 pub use schedules::{OccurrenceEnd, ScheduleMetrics, ScheduleProblem};
 pub use signs::{KEPT as SIGNS_KEPT, SignsByTopic};
 pub use spans::SpanMetrics;
 pub use store_reading::StoreReading;
+pub use summary::{EventSummary, EventsByTopic, Lateness};
 
 use process::ProcessCollector;
 use store_info::StoreInfo;

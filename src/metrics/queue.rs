@@ -43,7 +43,8 @@ type TopicDurations = Family<TopicLabel, Histogram, fn() -> Histogram>;
 pub struct QueueMetrics {
     events: [Family<TopicLabel, Counter>; Event::ALL.len()],
     store: StoreCollector,
-    lateness: TopicDurations,
+    ready_late: TopicDurations,
+    delivered_late: TopicDurations,
     waits: TopicDurations,
     operations: OperationDurations,
     waiting: Gauge,
@@ -82,7 +83,8 @@ impl QueueMetrics {
         let metrics = Self {
             events: Default::default(),
             store: StoreCollector::default(),
-            lateness: Family::new_with_constructor(waits),
+            ready_late: Family::new_with_constructor(waits),
+            delivered_late: Family::new_with_constructor(waits),
             waits: Family::new_with_constructor(waits),
             operations: Family::new_with_constructor(operations),
             waiting: Gauge::default(),
@@ -112,7 +114,12 @@ impl QueueMetrics {
         registry.register(
             "linger_ready_lateness_seconds",
             "From the due time to the job being ready",
-            metrics.lateness.clone(),
+            metrics.ready_late.clone(),
+        );
+        registry.register(
+            "linger_delivered_lateness_seconds",
+            "From the due time to the reservation that was delivered",
+            metrics.delivered_late.clone(),
         );
         registry.register(
             "linger_ready_wait_seconds",
@@ -157,13 +164,18 @@ impl QueueMetrics {
     pub fn became_ready(&self, topic: &str, late: Duration) {
         self.with_label(topic, |label, own| {
             self.recent.became_ready(own, late);
-            self.lateness.get_or_create(label).observe(late.as_secs_f64());
+            self.ready_late.get_or_create(label).observe(late.as_secs_f64());
         });
     }
 
-    /// Records that a job of `topic` was reserved `waited` after it was ready.
-    pub fn reserved(&self, topic: &str, waited: Duration) {
-        self.with_label(topic, |label, _| self.waits.get_or_create(label).observe(waited.as_secs_f64()));
+    /// Counts a delivery of a job of `topic`, which was reserved `late` after its due time and `waited` after it was ready.
+    pub fn delivered(&self, topic: &str, late: Duration, waited: Duration) {
+        self.with_label(topic, |label, own| {
+            self.recent.delivered(own, late);
+            self.events[Event::Delivered as usize].get_or_create(label).inc();
+            self.delivered_late.get_or_create(label).observe(late.as_secs_f64());
+            self.waits.get_or_create(label).observe(waited.as_secs_f64());
+        });
     }
 
     /// Records the result of a call for a job of `topic`, and how long the call took.
@@ -217,7 +229,8 @@ impl QueueMetrics {
             for event in &self.events {
                 event.remove(&label);
             }
-            self.lateness.remove(&label);
+            self.ready_late.remove(&label);
+            self.delivered_late.remove(&label);
             self.waits.remove(&label);
         }
     }
@@ -307,7 +320,7 @@ mod tests {
         let metrics = QueueMetrics::register(&mut registry);
         for n in 0..MAX_TOPICS {
             metrics.count(Event::Added, &format!("old-{n}"), 1);
-            metrics.reserved(&format!("old-{n}"), Duration::ZERO);
+            metrics.delivered(&format!("old-{n}"), Duration::ZERO, Duration::ZERO);
         }
         metrics.count(Event::Added, "new", 1);
         metrics.assign_labels(vec![TopicUsage { topic: "new", jobs: 1, has_settings: false }], 0);
@@ -315,7 +328,9 @@ mod tests {
         let text = encoded(&registry);
         let count = |metric: &str| text.lines().filter(|line| line.starts_with(metric)).count();
         assert_eq!(count("linger_jobs_added_total{"), MAX_TOPICS + 1, "a thousand, and the shared one");
-        assert_eq!(count("linger_ready_wait_seconds_count{"), MAX_TOPICS - 1);
+        for histogram in ["linger_ready_wait_seconds_count{", "linger_delivered_lateness_seconds_count{"] {
+            assert_eq!(count(histogram), MAX_TOPICS - 1);
+        }
         assert!(text.contains("linger_jobs_added_total{topic=\"new\"} 1"), "{text}");
     }
 

@@ -75,7 +75,7 @@ pub struct TopicEvents {
     pub minute: EventSummary,
 }
 
-/// How often some events happened, and how late due jobs became ready.
+/// How often some events happened, and how late jobs were ready and delivered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct EventSummary {
     /// Jobs added.
@@ -86,9 +86,12 @@ pub struct EventSummary {
     pub finished: u64,
     /// Jobs that became dead letters.
     pub died: u64,
-    /// The 99th percentile of lateness, rounded up; none when no job became ready.
+    /// The 99th percentile of the time from due to ready, rounded up; none when no delay ended.
     #[serde(default, deserialize_with = "some_seconds")]
     pub late_p99: Option<Duration>,
+    /// The 99th percentile of the time from due to delivered, rounded up; none when no job was delivered, or from an older server.
+    #[serde(default, deserialize_with = "some_seconds")]
+    pub delivered_late_p99: Option<Duration>,
 }
 
 /// A process of the server.

@@ -20,7 +20,8 @@ const HELP: &[&str] = &[
     "h, ?             show or leave this help",
     "",
     "IN/s, OUT/s  Jobs added and finished each second, in the last minute.",
-    "LATE p99     How late 99 of 100 jobs became ready at most, in that minute.",
+    "LATE p99     How long after its due time a worker got a job: 99 of 100 in",
+    "             that minute at most. Above, also how long until it was ready.",
     "OLDEST       How long the oldest ready job has been due.",
     "POLLS        Polls of all server processes that wait, or that ended in the",
     "             last minute. Blank while it is not known.",
@@ -124,7 +125,12 @@ fn summary(reading: &Reading) -> Vec<String> {
 
 fn totals(stats: &Stats) -> [String; 2] {
     let (counts, minute) = (stats.counts, stats.minute);
-    let late = minute.late_p99.map_or(String::new(), |late| format!(", late p99 {}", span(late)));
+    let late = match (minute.delivered_late_p99.map(span), minute.late_p99.map(span)) {
+        (Some(late), Some(ready)) => format!(", late p99 {late} (ready {ready})"),
+        (Some(late), None) => format!(", late p99 {late}"),
+        (None, Some(ready)) => format!(", ready p99 {ready}"),
+        (None, None) => String::new(),
+    };
     let incomplete = if stats.topics_complete == Some(false) { ", topics incomplete" } else { "" };
     let [added, finished] = [minute.added, minute.finished].map(per_second);
     [
@@ -136,7 +142,7 @@ fn totals(stats: &Stats) -> [String; 2] {
             grouped(counts.dead)
         ),
         format!(
-            "last minute: in {added}/s, out {finished}/s, {} died{late}{incomplete}",
+            "last minute: in {added}/s, out {finished}/s, {} died{incomplete}{late}",
             grouped(minute.died)
         ),
     ]

@@ -151,7 +151,7 @@ fn rate(shown: &ShownTopic<'_>, count: fn(&EventSummary) -> u64) -> String {
 }
 
 fn late(shown: &ShownTopic<'_>) -> String {
-    shown.minute.and_then(|minute| minute.late_p99).map_or(String::new(), span)
+    shown.minute.and_then(|minute| minute.delivered_late_p99).map_or(String::new(), span)
 }
 
 fn oldest(shown: &ShownTopic<'_>) -> String {

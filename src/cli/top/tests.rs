@@ -42,7 +42,8 @@ fn topics() -> Vec<Topic> {
 }
 
 fn state(topics: Vec<Topic>) -> State {
-    let summary = r#"{"added":186,"delivered":120,"finished":120,"died":1,"late_p99":0.009}"#;
+    let summary =
+        r#"{"added":186,"delivered":120,"finished":120,"died":1,"late_p99":0.009,"delivered_late_p99":0.04}"#;
     let mail = r#"{"added":61,"delivered":0,"finished":0,"died":0}"#;
     let stats = format!(
         r#"{{"now":"2026-11-22T06:10:00Z","counts":{{"delayed":1423,"ready":19,"reserved":4,"dead":7}},
@@ -89,7 +90,7 @@ fn a_terminal_of_80_by_24_shows_what_matters_most() {
     let expected = [
         "linger top  http://127.0.0.1:9277                             ready, data 1s old",
         "all topics: 1,423 delayed, 19 ready, 4 reserved, 7 dead",
-        "last minute: in 3.1/s, out 2.0/s, 1 died, late p99 9ms",
+        "last minute: in 3.1/s, out 2.0/s, 1 died, late p99 40ms (ready 9ms)",
         "linger 0.1.0, embedded 3.53.0, 1 process",
         "TOPIC           DELAYED  READY  DEAD  IN/s  OUT/s  OLDEST  POLLS    PAUSED",
         "payment-notify    1,411      3     7   3.1    2.0     41s      0 !",
@@ -109,7 +110,7 @@ fn a_wider_terminal_shows_everything() {
     let shown = texts(&all, 11 * SECOND_US, 100, 24);
     let expected = [
         "TOPIC           DELAYED  READY  RESERVED  DEAD  IN/s  OUT/s  LATE p99  OLDEST  POLLS    PAUSED",
-        "payment-notify    1,411      3         4     7   3.1    2.0       9ms     41s      0 !",
+        "payment-notify    1,411      3         4     7   3.1    2.0      40ms     41s      0 !",
         "mail                  0      2         0     0   1.0    0.0               41s      1",
         "hooks                12      5         0     0                            41s      0",
         "stopped               0      9         0     0                            41s      0    both",
@@ -129,7 +130,7 @@ fn rates_that_may_be_too_low_are_named() {
     let mut state = state(topics());
     state.reading.stats.as_mut().expect("there are totals").topics_complete = Some(false);
     let shown = texts(&state, 10 * SECOND_US, 80, 24);
-    assert_eq!(shown[2], "last minute: in 3.1/s, out 2.0/s, 1 died, late p99 9ms, topics incomplete");
+    assert_eq!(shown[2], "last minute: in 3.1/s, out 2.0/s, 1 died, topics incomplete, late p99 40ms (rea…");
 }
 
 #[test]

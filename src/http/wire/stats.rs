@@ -87,9 +87,13 @@ fn write_summary(object: &mut ObjectWriter<'_>, summary: &EventSummary) {
     object.number("requeued", summary.count(Event::Requeued));
     object.number("deleted", summary.count(Event::Deleted));
     object.number("cancelled", summary.count(Event::Cancelled));
-    for (name, permille) in [("late_p50", 500), ("late_p99", 990)] {
-        if let Some(late) = summary.lateness(permille) {
-            object.seconds(name, late);
-        }
+    let quantiles = [
+        ("late_p50", summary.ready_late.quantile(500)),
+        ("late_p99", summary.ready_late.quantile(990)),
+        ("delivered_late_p50", summary.delivered_late.quantile(500)),
+        ("delivered_late_p99", summary.delivered_late.quantile(990)),
+    ];
+    for (name, late) in quantiles.into_iter().filter_map(|(name, late)| Some((name, late?))) {
+        object.seconds(name, late);
     }
 }

@@ -112,8 +112,7 @@ impl Delivery {
         if let Some(context) = self.return_context.take() {
             for reservation in &self.jobs {
                 let topic = reservation.job.topic.as_str();
-                context.metrics.count(Event::Delivered, topic, 1);
-                context.metrics.reserved(topic, reservation.waited);
+                context.metrics.delivered(topic, reservation.late, reservation.waited);
                 if reservation.job.attempts == 1
                     && let Some(schedule) = schedule_of_run(&reservation.job.id)
                 {

@@ -149,7 +149,10 @@ fn throughput(ready: u64, minute: &EventSummary) -> Throughput {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Callback, CallbackUrl, TopicCallback};
+    use crate::{
+        job::{Callback, CallbackUrl, TopicCallback},
+        metrics::Lateness,
+    };
 
     const NOW_MS: i64 = 1_000_000;
 
@@ -234,14 +237,12 @@ mod tests {
     #[test]
     fn a_backlog_ends_by_what_is_done_beyond_what_is_added() {
         let minute = |added: u64, finished: u64| {
-            EventSummary::from_parts(
-                |name| match name {
-                    "linger_jobs_added" => added,
-                    "linger_jobs_finished" => finished,
-                    _ => 0,
-                },
-                &[],
-            )
+            let count = |name: &str| match name {
+                "linger_jobs_added" => added,
+                "linger_jobs_finished" => finished,
+                _ => 0,
+            };
+            EventSummary::new(count, Lateness::default(), Lateness::default())
         };
         let empty_in = |added, finished| {
             let Throughput { empty_in, .. } = throughput(100, &minute(added, finished));

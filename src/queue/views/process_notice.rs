@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     job::Timestamp,
-    metrics::{EventSummary, EventsByTopic, PastHour, PollsByTopic, SignsByTopic},
+    metrics::{EventSummary, EventsByTopic, Lateness, PastHour, PollsByTopic, SignsByTopic},
     store::{Notice, NoticeContent},
 };
 
@@ -14,8 +14,8 @@ use crate::{
 const POLLS_LEN: usize = 12 << 10;
 /// The same for the topics with signs of workers.
 const SIGNS_LEN: usize = 12 << 10;
-/// How many bytes the events of topics take in the notice of a process: those of some 350 topics with names of usual length.
-const TOPICS_LEN: usize = 32 << 10;
+/// How many bytes the events of topics take in the notice of a process: those of some 140 busy topics with names of usual length.
+const TOPICS_LEN: usize = 30 << 10;
 
 /// A server process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,21 +119,33 @@ struct StoredTopic {
 struct StoredSummary {
     /// By the names of the metrics.
     events: BTreeMap<String, u64>,
-    /// Jobs that became ready, by steps of lateness.
+    /// Jobs that became ready, by steps of lateness. Earlier versions read either all steps or none.
     late: Vec<u64>,
+    /// Jobs that were delivered, by the first steps of lateness. Earlier versions have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    delivered_late: Vec<u64>,
 }
 
 impl StoredSummary {
     fn new(summary: &EventSummary) -> Self {
         let happened = summary.named_counts().filter(|(_, count)| *count > 0);
         let events = happened.map(|(name, count)| (name.to_owned(), count)).collect();
-        let was_late = summary.late_steps().iter().any(|count| *count > 0);
-        Self { events, late: if was_late { summary.late_steps().to_vec() } else { Vec::new() } }
+        let late = summary.ready_late.steps();
+        let late = if last_used(late) == 0 { Vec::new() } else { late.to_vec() };
+        let delivered_late = summary.delivered_late.steps();
+        let delivered_late = delivered_late[..last_used(delivered_late)].to_vec();
+        Self { events, late, delivered_late }
     }
 
     fn read(&self) -> EventSummary {
-        EventSummary::from_parts(|name| self.events.get(name).copied().unwrap_or(0), &self.late)
+        let count = |name: &str| self.events.get(name).copied().unwrap_or(0);
+        EventSummary::new(count, Lateness::from_steps(&self.late), Lateness::from_steps(&self.delivered_late))
     }
+}
+
+/// How many steps there are up to the last one that has jobs.
+fn last_used(steps: &[u64]) -> usize {
+    steps.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1)
 }
 
 impl StoredTopic {
@@ -170,7 +182,7 @@ pub fn content(process: &OtherProcess) -> NoticeContent {
         past: Some(StoredHour::new(&process.past)),
     };
     let text = serde_json::to_vec(&stored).expect("every value is a text or a number, or several");
-    NoticeContent::new(text).expect("events and polls by topic leave 8 KiB for the rest")
+    NoticeContent::new(text).expect("events and polls by topic leave 10 KiB for the rest")
 }
 
 /// Reads a notice at `now`. `None` when another version wrote something that this one cannot read.

@@ -29,7 +29,7 @@ async fn the_figures_tell_what_is_there_and_what_happened(engine: Engine) {
     assert_eq!(seen["counts"], json!({ "delayed": 2, "ready": 1, "reserved": 0, "dead": 1 }));
     let expected = json!({
         "added": 5, "delivered": 2, "finished": 1, "finished_late": 0, "released": 0, "timed_out": 0, "died": 1, "expired": 0, "requeued": 0,
-        "deleted": 0, "cancelled": 0,
+        "deleted": 0, "cancelled": 0, "delivered_late_p50": 0.001, "delivered_late_p99": 0.001,
     });
     assert_eq!((&seen["minute"], &seen["hour"]), (&expected, &expected));
     assert_eq!(seen["processes"].as_array().map(Vec::len), Some(1));
@@ -41,6 +41,9 @@ async fn the_figures_tell_what_is_there_and_what_happened(engine: Engine) {
     let mut of_a = expected.clone();
     (of_a["added"], of_a["delivered"], of_a["finished"], of_a["died"]) =
         (json!(1), json!(0), json!(0), json!(0));
+    for late in ["delivered_late_p50", "delivered_late_p99"] {
+        of_a.as_object_mut().expect("an object").remove(late);
+    }
     let topics = json!([{ "topic": "a", "minute": of_a }, { "topic": "t", "minute": expected }]);
     assert_eq!((&by_topic["topics"], &by_topic["topics_complete"]), (&topics, &json!(true)));
     for absent in ["topics", "topics_complete", "minutes"] {
@@ -58,6 +61,16 @@ async fn the_figures_tell_what_is_there_and_what_happened(engine: Engine) {
     assert_eq!(later["counts"]["ready"], 3);
     assert_eq!((&later["minute"]["added"], &later["hour"]["added"]), (&json!(0), &json!(6)));
     assert_eq!((&later["minute"]["late_p50"], &later["hour"]["late_p99"]), (&json!(30), &json!(30)));
+    assert_eq!(later["minute"].get("delivered_late_p50"), None, "no job was delivered in this minute");
+    assert_eq!(later["hour"]["delivered_late_p99"], json!(0.001));
+    // One of them was due at once, 90 seconds ago, the other 30 seconds ago.
+    for _ in 0..2 {
+        api.pop("t").await;
+    }
+    let delivered = api.get("/stats?by=topic").await.expect(200).json();
+    for minute in [&delivered["minute"], &delivered["topics"][0]["minute"]] {
+        assert_eq!((&minute["delivered_late_p50"], &minute["delivered_late_p99"]), (&json!(30), &json!(120)));
+    }
     let past = api.get("/stats?by=minute").await.expect(200).json();
     let added = past["minutes"]["added"].as_array().expect("a list").clone();
     assert_eq!(

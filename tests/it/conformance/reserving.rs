@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use linger::{
-    job::{History, State, Ttr},
-    store::{AddJob, Refusal, Steps},
+    job::{History, JobSpec, State, Ttr},
+    store::{AddJob, Patch, Refusal, Release, Steps},
 };
 
 use crate::harness::{jobs::*, stores::StoreFixture};
@@ -18,6 +18,7 @@ super::on_every_engine! {
     a_reserved_job_is_not_reserved_again,
     each_reservation_lasts_as_asked,
     lateness_and_wait_are_distinguished,
+    lateness_counts_from_the_latest_due_time,
     a_cancelled_reservation_leaves_no_trace,
     a_postponed_job_comes_behind_the_others_and_keeps_its_attempts,
     a_stale_cancel_changes_nothing,
@@ -133,6 +134,31 @@ async fn lateness_and_wait_are_distinguished(fixture: StoreFixture) {
     fixture.clock.advance(seconds(3));
     let reserved = reserve(&*fixture.store).await;
     assert_eq!((reserved.late, reserved.waited), (seconds(5), seconds(3)));
+}
+
+async fn lateness_counts_from_the_latest_due_time(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    let spec = JobSpec { retry: retry(&[10]), ..JobSpec::default() };
+    add(store, AddJob { spec, ..job("a") }).await;
+    let first = reserve(store).await;
+    let released = store.release(ALL, &id("a"), &first.receipt, Release::default()).await.expect("answers");
+    released.expect("releases");
+    fixture.advance_and_promote(seconds(12)).await;
+    assert_eq!(reserve(store).await.late, seconds(2), "after the step of the retry schedule");
+    fixture.advance_and_promote(seconds(60)).await;
+    fixture.advance_and_promote(seconds(13)).await;
+    let third = reserve(store).await;
+    assert_eq!(third.late, seconds(3), "after the end of the TTR, and the same step");
+    let later = Release { due: Some(after(seconds(100))), reason: None };
+    store.release(ALL, &id("a"), &third.receipt, later).await.expect("answers").expect("releases");
+    let sooner = Patch { due: Some(after(seconds(5))), ..Patch::default() };
+    store.patch(ALL, &id("a"), sooner, None).await.expect("answers").expect("patches");
+    fixture.advance_and_promote(seconds(9)).await;
+    let fourth = reserve(store).await;
+    assert_eq!(fourth.late, seconds(4), "after it was rescheduled");
+    store.cancel(vec![(id("a"), fourth.receipt)]).await.expect("cancels");
+    fixture.clock.advance(seconds(7));
+    assert_eq!(reserve(store).await.late, seconds(11), "a delivery that reached no worker does not count");
 }
 
 async fn a_cancelled_reservation_leaves_no_trace(fixture: StoreFixture) {

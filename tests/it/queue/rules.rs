@@ -165,6 +165,7 @@ async fn the_metrics_count_every_step() {
     fixture.queue.refresh_metrics().await.expect("reads");
     let text = fixture.metrics.encode();
     assert!(text.contains("linger_ready_wait_seconds_sum{topic=\"t\"} 2.0"), "{text}");
+    assert!(text.contains("linger_delivered_lateness_seconds_sum{topic=\"t\"} 5.0"), "{text}");
     assert!(text.contains("linger_jobs_finished_total{topic=\"t\"} 1"));
     assert!(!text.contains("linger_jobs{"), "a topic without jobs has no metrics");
     fixture.close().await;

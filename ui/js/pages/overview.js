@@ -50,10 +50,17 @@ const hourOf = (stats) => {
   return Date.parse(stats.now) - since < 3_600_000 ? t`Since the start ${html`<${Distance} at=${new Date(since).toISOString()} />`}` : t`Last hour`;
 };
 
+/** How late 99 % of jobs were delivered. It is not said if there were none, and if that is more than two hours. */
+const lateOf = (events) => events?.delivered_late_p99 ?? (events?.delivered > 0 ? Infinity : undefined);
+const lateText = (events) => (lateOf(events) === Infinity ? `> ${duration(7_200)}` : lateOf(events) === undefined ? "–" : duration(lateOf(events)));
+
 /** What happened in the hour, in words. */
-function events({ hour: { added, finished, died, late_p99: late }, ...stats }) {
-  const happened = t`${hourOf(stats)}: ${count(added)} added, ${count(finished)} finished, ${count(died)} died`;
-  return html`<p class="small">${late ? t`${happened}; the server made 99 % of jobs ready within ${duration(late)} of their due time` : happened}</p>`;
+function events({ hour, ...stats }) {
+  const parts = [t`${hourOf(stats)}: ${count(hour.added)} added, ${count(hour.finished)} finished, ${count(hour.died)} died`];
+  if (lateOf(hour) === Infinity) parts.push(t`more than 1 % of jobs were delivered over two hours after their due time`);
+  else if (hour.delivered > 0) parts.push(t`99 % of jobs were delivered within ${lateText(hour)} of their due time`);
+  if (hour.late_p99) parts.push(t`the server made 99 % ready within ${duration(hour.late_p99)}`);
+  return html`<p class="small">${together(parts)}</p>`;
 }
 
 const MINUTE = 60_000;
@@ -83,7 +90,9 @@ function Totals({ topics, isPart, stale, late }) {
       ${late.data && html`<${Tile} name="oldest" label=${t`Oldest waiting`} figure=${worst?.oldest_overdue_at ? duration(Math.floor(overdueSeconds(worst, now))) : "–"}>${
         worst?.oldest_overdue_at && html`<a class="mono" href=${href("topics", worst.topic)}>${worst.topic}</a>`}<//>`}
       ${data && [["in", t`in`, "added"], ["out", t`out`, "finished"]].map(([name, label, event]) => html`<${Tile} key=${name} name=${name} label=${label} figure=${rate(data.minute[event])}>
-        <${Past} stats=${data} event=${event} /><//>`)}</dl>
+        <${Past} stats=${data} event=${event} /><//>`)}
+      ${data && html`<${Tile} name="late" label=${t`late p99`} figure=${lateText(data.minute)}>${
+        data.minute.late_p99 && t`ready within ${duration(data.minute.late_p99)}`}<//>`}</dl>
     ${data && events(data)}
   </section>`;
 }
@@ -189,10 +198,6 @@ const COLUMNS = [
 
 /** The highest value first. */
 const compareBy = ({ value = () => 0 }, minuteOf) => (a, b) => value(b, minuteOf) - value(a, minuteOf) || byName(a, b);
-
-/** How late 99 % of jobs were. It is not said if there were none, and if that is more than two hours. */
-const lateOf = (minute) => minute?.late_p99 ?? (minute?.delivered > 0 ? Infinity : undefined);
-const lateText = (minute) => (lateOf(minute) === Infinity ? "?" : minute.late_p99 === undefined ? "–" : duration(minute.late_p99));
 
 /** What happened in the minute to a topic's jobs, as cells. */
 const flowOf = (minute) => [
