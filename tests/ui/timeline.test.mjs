@@ -1,6 +1,6 @@
 // The timeline: its counts, its navigation by keyboard, mouse and address, and how often it polls the server.
 import assert from "node:assert/strict";
-import { inBrowser, onEveryEngine } from "./harness.mjs";
+import { alter, inBrowser, onEveryEngine } from "./harness.mjs";
 
 const MINUTE = 60_000;
 const chart = (page) => page.getByRole("slider", { name: "Timeline" });
@@ -128,6 +128,64 @@ inBrowser("the mouse shows, selects and zooms", {}, async ({ server, tab, page }
   await tab.until(() => document.querySelector(".readout p").innerText.includes("in this time"));
   await tab.button("Back").click();
   await reads(tab, "2 in the next 24 hours; 1 overdue.");
+});
+
+inBrowser("a tap on a bar leads to its jobs, and a selection shows them first", { tab: { width: 390, hasTouch: true } }, async ({ server, tab, page }) => {
+  await fill(server);
+  await tab.go("topics/mail");
+  await reads(tab, "3 in the next hour; 2 later.");
+  const actions = () => page.locator(".readout .actions").evaluate((found) => [...found.children].map((one) => one.innerText));
+  assert.deepEqual(await actions(), ["Zoom in", "Back"]);
+  const tap = async (place) => {
+    const { x, y, width, height } = await place.boundingBox();
+    await page.touchscreen.tap(x + width / 2, y + height / 2);
+  };
+  for (const range of ["1h", "24h", "10y"]) {
+    await tab.go(`topics/mail?range=${range}`);
+    await page.locator(`nav [aria-current][href*="range=${range}"]`).waitFor();
+    await tab.until(() => document.querySelector(".chart:not(.stale) .due"));
+    await tap(page.locator(".chart .due").first());
+    await tap(page.getByRole("link", { name: "Show jobs" }));
+    await tab.heading("Jobs").waitFor();
+    assert.equal(parameters(page).state, "delayed", range);
+    await page.locator("[data-row]").first().waitFor();
+  }
+  await tab.go("topics/mail");
+  await reads(tab, "3 in the next hour; 2 later.");
+  await tap(page.locator(".chart .outside"));
+  await reads(tab, "Later 2 jobs");
+  await tap(page.getByRole("link", { name: "Show jobs" }));
+  await tab.until(() => document.querySelectorAll("[data-row]").length === 2);
+  await tab.go("topics/mail");
+  await reads(tab, "3 in the next hour; 2 later.");
+  await chart(page).focus();
+  for (const key of ["ArrowRight", "Shift+ArrowRight"]) await page.keyboard.press(key);
+  await page.locator(".selected").waitFor();
+  assert.deepEqual(await actions(), ["Show jobs", "Reschedule …", "Delete …", "Clear", "Zoom in", "Back"]);
+});
+
+inBrowser("jobs are a warning once they are overdue for a minute", {}, async ({ server, tab, page }) => {
+  await fill(server);
+  let waited = 10_000;
+  await page.route(/topics\?sort=overdue$/, (route) => alter(route, (list) => ({
+    ...list, topics: list.topics.map((view) => ({ ...view, oldest_overdue_at: view.oldest_overdue_at && new Date(Date.now() - waited).toISOString() })),
+  })));
+  await tab.go();
+  await page.locator(".chart .overdue:not(.late)").waitFor();
+  waited = 70_000;
+  await page.locator(".chart .overdue.late").waitFor();
+});
+
+inBrowser("a chart that is not shown keeps its width", {}, async ({ server, tab, page }) => {
+  await fill(server);
+  await tab.go();
+  await reads(tab, "5 in the next hour; 2 later; 1 overdue.");
+  const width = () => page.locator(".chart svg").getAttribute("width");
+  const before = await width();
+  await page.evaluate(() => (document.querySelector(".timeline").style.display = "none"));
+  await server.add({ topic: "orders", at: after(20) });
+  await tab.until(() => document.querySelector(".readout p").textContent.startsWith("6 "));
+  assert.equal(await width(), before);
 });
 
 inBrowser("single high bars change the scale", {}, async ({ server, tab, page }) => {

@@ -21,7 +21,8 @@ function useWidth() {
   const frame = useRef(null);
   const [width, setWidth] = useState(0);
   useLayoutEffect(() => {
-    const measure = () => setWidth(frame.current.clientWidth);
+    // A frame that is not shown has no width; the one before stays.
+    const measure = () => setWidth((before) => frame.current.clientWidth || before);
     const observer = new ResizeObserver(measure);
     measure();
     observer.observe(frame.current);
@@ -32,7 +33,7 @@ function useWidth() {
 
 /** Where the bars lie. Bar -1 is what is overdue, the one after the last is what lies outside. */
 function placesOf({ counts: { length } }, width) {
-  const right = width - RIGHT;
+  const right = Math.max(width - RIGHT, LEFT + length);
   const each = (right - LEFT) / length;
   return {
     right,
@@ -53,17 +54,15 @@ function Side({ kind, x, jobs, label, heightOf }) {
     <text x=${x + SIDE / 2} y=${base + 33} text-anchor="middle" class="figure">${compact(jobs)}</text>`;
 }
 
-function Drawing({ figures, places, view, width, zone, isLog, mark }) {
+function Drawing({ figures, places, view, width, zone, isLog, mark, isLate }) {
   const { right, each, leftOf, rightOf } = places;
   const { heightOf, lines } = scaleOf(Math.max(...figures.counts), isLog);
   const base = TOP + HEIGHT;
   const gap = each > 3 ? 1 : 0;
   return html`<svg width=${width} height=${base + BELOW} aria-hidden="true">
-    <defs><pattern id="hatching" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
-      <rect class="hatching" width="3.5" height="6" /></pattern></defs>
-    ${lines.map((jobs) => {
+    ${lines.map((jobs, n) => {
       const y = base - heightOf(jobs) * HEIGHT;
-      return html`<line key=${jobs} class="grid" x1=${LEFT} x2=${right} y1=${y} y2=${y} />
+      return html`<line key=${jobs} class=${n === 0 ? "axis" : "grid"} x1=${LEFT} x2=${right} y1=${y} y2=${y} />
         <text x=${LEFT - 6} y=${y + 4} text-anchor="end">${compact(jobs)}</text>`;
     })}
     ${isLog && html`<text x=${LEFT - 6} y=${base + 4} text-anchor="end">${t`log`}</text>`}
@@ -76,7 +75,7 @@ function Drawing({ figures, places, view, width, zone, isLog, mark }) {
     <line class="axis" x1=${LEFT} x2=${right} y1=${base} y2=${base} />
     ${labelsOf(figures, zone, (right - LEFT) / 72).map(([{ n }, label]) => html`<line class="axis" x1=${leftOf(n)} x2=${leftOf(n)} y1=${base} y2=${base + 5} />
       ${leftOf(n) < right - 24 && html`<text x=${leftOf(n)} y=${base + 18} text-anchor="middle">${label}</text>`}`)}
-    <${Side} kind="overdue" x=${leftOf(-1)} jobs=${figures.ready} label=${t`overdue`} heightOf=${heightOf} />
+    <${Side} kind=${isLate ? "overdue late" : "overdue"} x=${leftOf(-1)} jobs=${figures.ready} label=${t`overdue`} heightOf=${heightOf} />
     <${Side} kind="outside" x=${right + 18} jobs=${figures.outside} label=${view.from === null ? t`later` : t`outside`} heightOf=${heightOf} />
   </svg>`;
 }
@@ -105,7 +104,7 @@ const columnsOf = ({ counts, outside, ready }) => [counts.reduce((sum, jobs) => 
 
 /**
  * The marked bars, from the cursor to where a selection began. Moments are kept, so that both stay where they are while time
- * goes on: -Infinity is what is overdue, Infinity what lies outside.
+ * goes on: -Infinity is what is overdue, Infinity what lies outside. A mark that is fixed does not follow the mouse.
  */
 function useMark(figures, key) {
   const [moments, setMoments] = useState(null);
@@ -122,10 +121,11 @@ function useMark(figures, key) {
     cursor,
     anchor,
     selects: anchor !== null,
+    isFixed: Boolean(moments?.isFixed),
     bars: cursor === null ? null : [Math.min(cursor, anchor ?? cursor), Math.max(cursor, anchor ?? cursor)],
     clear,
-    put: (n) => setMoments({ cursor: momentOf(Math.min(Math.max(n, -1), length)) }),
-    select: (begin, end) => setMoments({ cursor: momentOf(within(end)), anchor: momentOf(within(begin)) }),
+    put: (n, isFixed) => setMoments({ cursor: momentOf(Math.min(Math.max(n, -1), length)), isFixed }),
+    select: (begin, end) => setMoments({ cursor: momentOf(within(end)), anchor: momentOf(within(begin)), isFixed: true }),
   };
 }
 
@@ -153,7 +153,7 @@ function useViews(view, mark, figures, jobs) {
 function onKey(event, figures, mark, views) {
   const move = (n) => {
     if (event.shiftKey && mark.cursor !== null) mark.select(mark.anchor ?? mark.cursor, n);
-    else mark.put(n);
+    else mark.put(n, true);
   };
   const step = (by) => move(mark.cursor === null ? Math.max(figures.bars.findIndex((bar) => bar.jobs > 0), 0) : mark.cursor + by);
   const actions = {
@@ -193,21 +193,25 @@ function usePointer(frame, places, mark, views) {
       if (!begin || begin.drags) return;
       const isMarked = mark.bars && begin.bar >= mark.bars[0] && begin.bar <= mark.bars[1];
       if (isMouse(event) && isMarked) views.zoom();
-      else mark.put(begin.bar);
+      else mark.put(begin.bar, true);
     },
     onPointerCancel: () => (pressed.current = null),
     onPointerLeave: (event) => isMouse(event) && !mark.selects && mark.clear(),
   };
 }
 
-function filterOf({ bars }, mark, topic) {
+function filterOf({ bars, to: end }, view, mark, topic) {
   if (mark.cursor === -1) return { state: "ready", topic };
+  if (mark.cursor === bars.length && view.from === null) return { state: "delayed", topic, from: new Date(end).toISOString() };
   const [first, last] = mark.bars?.map((n) => bars[n]) ?? [];
   const [from, to] = [first?.from, last?.to].map((at) => at && new Date(at).toISOString());
   return to ? { state: "delayed", topic, from, to } : null;
 }
 
-export function Timeline({ topic }) {
+const LATE_MS = 60_000;
+
+/** `oldest` is when the ready job that waits longest was due. */
+export function Timeline({ topic, oldest }) {
   const { zone } = useObservable(preferences);
   const asked = useObservable(query);
   const [frame, width] = useWidth();
@@ -224,7 +228,8 @@ export function Timeline({ topic }) {
   if (poll.data) latest.current = { figures: figuresOf(poll.data), shown: view };
   const { figures, shown } = latest.current;
   const mark = useMark(figures, key);
-  const filter = figures && filterOf(figures, mark, topic);
+  const filter = figures && filterOf(figures, shown, mark, topic);
+  const isLate = Boolean(oldest) && serverNow() - Date.parse(oldest) >= LATE_MS;
   const jobs = filter && `${href("jobs")}${queryText(filter)}`;
   const views = useViews(view, mark, figures, jobs);
   const may = useMay(topic);
@@ -247,10 +252,10 @@ export function Timeline({ topic }) {
     <div class="readout">
       <p>${name && html`<strong title=${zoneName(zone, serverNow())}>${name}</strong> `}${text}</p>
       <div class="actions">
+        ${mark.isFixed && jobs && html`<a href=${jobs}>${t`Show jobs`}</a>`}
         ${mark.selects && html`${may("admin") && html`
-            <button type="button" class="danger quiet" onClick=${() => ask({ action: "delete", filter })}>${t`Delete …`}</button>
-            <button type="button" class="quiet" onClick=${() => ask({ action: "reschedule", filter })}>${t`Reschedule …`}</button>`}
-          <a href=${jobs}>${t`Show jobs`}</a>
+            <button type="button" class="quiet" onClick=${() => ask({ action: "reschedule", filter })}>${t`Reschedule …`}</button>
+            <button type="button" class="danger quiet" onClick=${() => ask({ action: "delete", filter })}>${t`Delete …`}</button>`}
           <button type="button" class="quiet" onClick=${mark.clear}>${t`Clear`}</button>`}
         <button type="button" disabled=${!views.zooms} onClick=${views.zoom}>${t`Zoom in`}</button>
         <button type="button" disabled=${!views.goesBack} onClick=${views.back}>${t`Back`}</button>
@@ -261,7 +266,7 @@ export function Timeline({ topic }) {
       "aria-valuenow": mark.cursor ?? -1, "aria-valuetext": [name, text].filter(Boolean).join(" "),
       onKeyDown: (event) => onKey(event, figures, mark, views), ...pointer,
     }}>${figures
-      ? html`<${Drawing} figures=${figures} places=${places} view=${shown} width=${width} zone=${zone} isLog=${isLog} mark=${mark} />`
+      ? html`<${Drawing} figures=${figures} places=${places} view=${shown} width=${width} zone=${zone} isLog=${isLog} mark=${mark} isLate=${isLate} />`
       : html`<${Unloaded} poll=${poll} what=${t`the timeline`} />`}</div>
     ${poll.error && figures && html`<p class="problem" role="alert">${poll.error.detail}</p>`}
     ${asked.topics && !topic && figures && html`<${ByTopic} figures=${figures} />`}

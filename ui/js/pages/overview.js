@@ -4,7 +4,7 @@ import { href, queryText, ROOT } from "../address.js";
 import { Cause } from "../cause.js";
 import { useMay } from "../changes.js";
 import { Timeline } from "../chart.js";
-import { useNow } from "../clock.js";
+import { serverNow, useNow } from "../clock.js";
 import { count, counted, duration, rate, shellQuote, together } from "../format.js";
 import { lossOf } from "../durability.js";
 import { useKeys } from "../keys.js";
@@ -75,13 +75,16 @@ function Past({ stats, event }) {
 const Tile = ({ name, label = name, figure, children }) => html`<div data-tile=${name}>
   <dt>${label}</dt><dd class="figure">${figure}</dd><dd class="small">${children}</dd></div>`;
 
+/** The topic whose ready jobs wait longest, of those that the list has. */
+const longestLate = ({ data }) => [...(data?.topics ?? [])].sort((a, b) => overdueSeconds(b, serverNow()) - overdueSeconds(a, serverNow()))[0];
+
 function Totals({ topics, isPart, stale, late }) {
   const now = useNow();
   const { data } = usePoll(useMay()("read") ? "stats?by=minute" : null, 2_000);
   if (isPart && !data) return null;
   const sum = (state) => [state, topics.reduce((all, view) => all + view.counts[state], 0)];
   const sums = isPart ? data.counts : Object.fromEntries(STATES.map(sum));
-  const worst = [...(late.data?.topics ?? [])].sort((a, b) => overdueSeconds(b, now) - overdueSeconds(a, now))[0];
+  const worst = longestLate(late);
   const name = (state) => html`<${Mark} state=${state} />${stateName(state)}`;
   return html`<section class=${`card totals ${stale ? "stale" : ""}`} aria-labelledby="totals">
     <h2 id="totals" class="visually-hidden">${t`Figures`}</h2>
@@ -322,6 +325,6 @@ export function Overview() {
     <${Loss} text=${loss} />
     <${Trouble} ...${parts} />
     <${Totals} ...${parts} />
-    ${may("read") && html`<${Timeline} />`}
+    ${may("read") && html`<${Timeline} oldest=${longestLate(late)?.oldest_overdue_at} />`}
     <${Topics} all=${poll} isPart=${parts.isPart} minuteOf=${minuteOf} />`;
 }

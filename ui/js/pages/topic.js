@@ -159,7 +159,7 @@ export function Topic({ topic }) {
       ? html`<${AsOf} poll=${poll} />
           ${view.cause && html`<p class=${isFault(view.cause) ? "problem" : "small"}><strong>${view.cause.kind === "intake_paused" ? t`No job is accepted:` : t`Jobs wait:`}</strong> <${Cause} cause=${view.cause} /></p>`}
           <${Counts} view=${view} stale=${poll.stale} />
-          <${Timeline} topic=${topic} />`
+          <${Timeline} topic=${topic} oldest=${view.oldest_overdue_at} />`
       : html`<section class="card"><h2>${t`There is no such topic`}</h2>
           <p>${t`A topic exists while it has jobs or settings. A new job makes it again.`}</p></section>`}
     ${view && html`<${Lists} topic=${topic} counts=${view.counts} />`}
