@@ -5,7 +5,8 @@
 //! This file compiles all of them into the binary and serves them without a token; they contain no data.
 //! Texts are English in the code, and Chinese in `js/zh.js`; `js/language.js` says how to write one.
 //! `js/api.js` makes the calls, `js/poll.js` repeats them, `js/pages/` has a file for each page, `js/changes.js`
-//! makes changes and `js/asking.js` opens dialogs; `js/timeline.js` computes what `js/chart.js` draws. A new page is a file in
+//! makes changes and `js/asking.js` opens dialogs; `js/timeline.js` computes what `js/drawing.js` draws for
+//! `js/chart.js`. A new page is a file in
 //! `js/pages/`, a line in `pageOf` of `js/main.js`, and a line in the list below.
 //!
 //! The content security policy forbids all scripts but these files and all markup from strings, so text from jobs
@@ -45,6 +46,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/cron.js", include_bytes!("../../ui/js/cron.js")),
     ("js/curl.js", include_bytes!("../../ui/js/curl.js")),
     ("js/dialog.js", include_bytes!("../../ui/js/dialog.js")),
+    ("js/drawing.js", include_bytes!("../../ui/js/drawing.js")),
     ("js/due.js", include_bytes!("../../ui/js/due.js")),
     ("js/durability.js", include_bytes!("../../ui/js/durability.js")),
     ("js/filter.js", include_bytes!("../../ui/js/filter.js")),
@@ -82,6 +84,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/session.js", include_bytes!("../../ui/js/session.js")),
     ("js/shell.js", include_bytes!("../../ui/js/shell.js")),
     ("js/timeline.js", include_bytes!("../../ui/js/timeline.js")),
+    ("js/timetables.js", include_bytes!("../../ui/js/timetables.js")),
     ("js/topicchoice.js", include_bytes!("../../ui/js/topicchoice.js")),
     ("js/topicdialogs.js", include_bytes!("../../ui/js/topicdialogs.js")),
     ("js/zh.js", include_bytes!("../../ui/js/zh.js")),

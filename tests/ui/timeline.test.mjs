@@ -194,7 +194,7 @@ inBrowser("single high bars change the scale", {}, async ({ server, tab, page })
   await server.call("POST", "batch/jobs", { jobs });
   await tab.go();
   await page.locator(".chart .due").nth(2).waitFor();
-  const heights = () => page.locator(".chart .due").evaluateAll((bars) => bars.map((bar) => Number(bar.getAttribute("height"))));
+  const heights = () => page.locator(".chart .due").evaluateAll((bars) => bars.map((bar) => bar.getBBox().height));
   const log = tab.button("Log");
   assert.equal(await log.getAttribute("aria-pressed"), "true");
   const high = (await heights())[1];
@@ -227,6 +227,28 @@ inBrowser("a near timeline is read every 2 s, a far one every 30 s", {}, async (
     }
     await page.clock.resume();
   }
+});
+
+onEveryEngine("the topics with most jobs have colours", {}, async ({ server, tab, page }) => {
+  const at = after(10.5);
+  const add = (topic, count) => server.call("POST", "batch/jobs", { jobs: Array.from({ length: count }, () => ({ topic, at })) });
+  for (const [n, topic] of ["a", "b", "c", "d", "e", "f"].entries()) await add(topic, 8 - n);
+  await tab.go();
+  await tab.until(() => document.querySelectorAll(".legend li").length >= 5);
+  const legend = () => page.locator(".legend li").evaluateAll((found) => found.map((one) => one.innerText.trim()).slice(0, 5));
+  const parts = () => page.locator(".chart .due rect").evaluateAll((found) => found.map((part) => [part.getAttribute("class"), part.getBBox().height]));
+  assert.deepEqual(await legend(), ["a", "b", "c", "d", "others"]);
+  const heights = (await parts()).map(([, height]) => height);
+  assert.deepEqual((await parts()).map(([name]) => name), ["topic-1", "topic-2", "topic-3", "topic-4", "others"]);
+  // 33 jobs below a line of 40.
+  for (const [n, jobs] of [8, 7, 6, 5, 7].entries()) assert.ok(Math.abs(heights[n] - (150 * jobs) / 40) < 0.5, `${heights}`);
+  await add("f", 20);
+  await tab.until(() => document.querySelector(".legend").innerText.includes("f"));
+  assert.deepEqual(await legend(), ["a", "b", "c", "f", "others"], "the others keep their colours");
+  await tab.check("the timeline with colours");
+  await page.locator(".legend").getByRole("link", { name: "f" }).click();
+  await reads(tab, "23 in the next hour.");
+  assert.deepEqual([await page.locator(".legend").count(), (await parts()).length], [0, 1], "one topic has one colour");
 });
 
 onEveryEngine("the topics of the timeline are a table", {}, async ({ server, tab, page }) => {

@@ -1,21 +1,21 @@
-// The timeline: a chart of the delayed jobs by due time, its readout and table, and how one moves through it.
+// The timeline: a chart of the delayed jobs by due time, its readout, and how one moves through it.
 import { html, useEffect, useLayoutEffect, useObservable, useRef, useState } from "./lib.js";
 import { changed, href, query, queryText, setQuery } from "./address.js";
 import { useQuestion } from "./asking.js";
 import { useMay } from "./changes.js";
 import { serverNow } from "./clock.js";
-import { compact, count, spanText, zoneName } from "./format.js";
+import { Drawing, Legend, placesOf } from "./drawing.js";
+import { zoneName } from "./format.js";
 import { useKeys } from "./keys.js";
 import { t } from "./language.js";
 import { Unloaded } from "./parts.js";
 import { usePoll } from "./poll.js";
 import { preferences } from "./preferences.js";
-import { beginning, figuresOf, inWords, isSteep, labelsOf, outsideOf, RANGES, scaleOf, summary, viewOf, widerThan } from "./timeline.js";
+import { beginning, figuresOf, inWords, isSteep, RANGES, stacksOf, summary, viewOf, widerThan } from "./timeline.js";
+import { ByTopic, Table } from "./timetables.js";
 
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
-/** Pixels: above the bars, of the bars, below them, at their left and right, and the width of what stands apart. */
-const [TOP, HEIGHT, BELOW, LEFT, RIGHT, SIDE] = [8, 150, 40, 84, 58, 28];
 
 function useWidth() {
   const frame = useRef(null);
@@ -30,77 +30,6 @@ function useWidth() {
   }, []);
   return [frame, width];
 }
-
-/** Where the bars lie. Bar -1 is what is overdue, the one after the last is what lies outside. */
-function placesOf({ counts: { length } }, width) {
-  const right = Math.max(width - RIGHT, LEFT + length);
-  const each = (right - LEFT) / length;
-  return {
-    right,
-    each,
-    leftOf: (n) => (n < 0 ? 12 : n < length ? LEFT + n * each : right + 18),
-    rightOf: (n) => (n < 0 ? 12 + SIDE : n < length ? LEFT + (n + 1) * each : right + 18 + SIDE),
-    barAt: (x) => (x < LEFT - 24 ? -1 : x > right + 9 ? length : Math.min(Math.max(Math.floor((x - LEFT) / each), 0), length - 1)),
-  };
-}
-
-/** A bar that stands apart. It has the scale of the others, and a torn end where it would be higher than they. */
-function Side({ kind, x, jobs, label, heightOf }) {
-  const height = jobs > 0 ? Math.max(Math.min(heightOf(jobs), 1) * HEIGHT, 2) : 0;
-  const base = TOP + HEIGHT;
-  return html`<rect class=${kind} x=${x} y=${base - height} width=${SIDE} height=${height} />
-    ${heightOf(jobs) > 1 && html`<path class="torn" d=${`M${x - 2} ${TOP + 14}l8 -6 8 6 8 -6 8 6`} />`}
-    <text x=${x + SIDE / 2} y=${base + 16} text-anchor="middle">${label}</text>
-    <text x=${x + SIDE / 2} y=${base + 33} text-anchor="middle" class="figure">${compact(jobs)}</text>`;
-}
-
-function Drawing({ figures, places, view, width, zone, isLog, mark, isLate }) {
-  const { right, each, leftOf, rightOf } = places;
-  const { heightOf, lines } = scaleOf(Math.max(...figures.counts), isLog);
-  const base = TOP + HEIGHT;
-  const gap = each > 3 ? 1 : 0;
-  return html`<svg width=${width} height=${base + BELOW} aria-hidden="true">
-    ${lines.map((jobs, n) => {
-      const y = base - heightOf(jobs) * HEIGHT;
-      return html`<line key=${jobs} class=${n === 0 ? "axis" : "grid"} x1=${LEFT} x2=${right} y1=${y} y2=${y} />
-        <text x=${LEFT - 6} y=${y + 4} text-anchor="end">${compact(jobs)}</text>`;
-    })}
-    ${isLog && html`<text x=${LEFT - 6} y=${base + 4} text-anchor="end">${t`log`}</text>`}
-    ${mark.bars && html`<rect class=${mark.selects ? "cursor selected" : "cursor"} x=${leftOf(mark.bars[0])} y=${TOP - 6}
-      width=${rightOf(mark.bars[1]) - leftOf(mark.bars[0])} height=${HEIGHT + 6} />`}
-    ${figures.bars.filter((bar) => bar.jobs > 0).map(({ n, jobs }) => {
-      const height = Math.max(heightOf(jobs) * HEIGHT, 2);
-      return html`<rect key=${n} class="due" x=${leftOf(n) + gap / 2} y=${base - height} width=${each - gap} height=${height} />`;
-    })}
-    <line class="axis" x1=${LEFT} x2=${right} y1=${base} y2=${base} />
-    ${labelsOf(figures, zone, (right - LEFT) / 72).map(([{ n }, label]) => html`<line class="axis" x1=${leftOf(n)} x2=${leftOf(n)} y1=${base} y2=${base + 5} />
-      ${leftOf(n) < right - 24 && html`<text x=${leftOf(n)} y=${base + 18} text-anchor="middle">${label}</text>`}`)}
-    <${Side} kind=${isLate ? "overdue late" : "overdue"} x=${leftOf(-1)} jobs=${figures.ready} label=${t`overdue`} heightOf=${heightOf} />
-    <${Side} kind="outside" x=${right + 18} jobs=${figures.outside} label=${view.from === null ? t`later` : t`outside`} heightOf=${heightOf} />
-  </svg>`;
-}
-
-function Table({ figures, view, zone }) {
-  const due = figures.bars.filter((bar) => bar.jobs > 0).map(({ from, to, jobs }) => [spanText(from, to, serverNow(), zone), jobs]);
-  const rows = [[t`Overdue`, figures.ready], ...due, [outsideOf(view), figures.outside]];
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${t`Table of the timeline`}><table>
-    <thead><tr><th>${t`Due`}</th><th class="number">${t`Jobs`}</th></tr></thead>
-    <tbody>${rows.map(([name, jobs]) => html`<tr><th scope="row">${name}</th><td class="number">${count(jobs)}</td></tr>`)}</tbody>
-  </table></div>`;
-}
-
-/** The topics with most delayed jobs, and all the others. */
-function ByTopic({ figures }) {
-  const rows = figures.topics.map(({ topic, ...one }) => [html`<a class="mono" href=${href("topics", topic)}>${topic}</a>`, ...columnsOf(one)]);
-  const others = columnsOf(figures).map((jobs, n) => jobs - rows.reduce((sum, row) => sum + row[n + 1], 0));
-  if (others.some((jobs) => jobs > 0)) rows.push([t`others`, ...others]);
-  return html`<div class="scrolls" tabindex="0" role="region" aria-label=${t`The timeline by topic`}><table>
-    <thead><tr><th>${t`Topic`}</th>${[t`Shown`, t`Outside`, t`Overdue`].map((name) => html`<th class="number">${name}</th>`)}</tr></thead>
-    <tbody>${rows.map(([name, ...row]) => html`<tr><th scope="row">${name}</th>${row.map((jobs) => html`<td class="number">${count(jobs)}</td>`)}</tr>`)}</tbody>
-  </table></div>`;
-}
-
-const columnsOf = ({ counts, outside, ready }) => [counts.reduce((sum, jobs) => sum + jobs, 0), outside, ready];
 
 /**
  * The marked bars, from the cursor to where a selection began. Moments are kept, so that both stay where they are while time
@@ -225,8 +154,11 @@ export function Timeline({ topic, oldest }) {
   const poll = usePoll(width > 0 ? key : null, view.span > DAY ? 30_000 : 2_000, addressOf);
   // While another view loads, the one before stays.
   const latest = useRef({});
-  if (poll.data) latest.current = { figures: figuresOf(poll.data), shown: view };
-  const { figures, shown } = latest.current;
+  if (poll.data) {
+    const figures = figuresOf(poll.data);
+    latest.current = { figures, shown: view, stacks: stacksOf(figures, latest.current.stacks) };
+  }
+  const { figures, shown, stacks } = latest.current;
   const mark = useMark(figures, key);
   const filter = figures && filterOf(figures, shown, mark, topic);
   const isLate = Boolean(oldest) && serverNow() - Date.parse(oldest) >= LATE_MS;
@@ -266,8 +198,9 @@ export function Timeline({ topic, oldest }) {
       "aria-valuenow": mark.cursor ?? -1, "aria-valuetext": [name, text].filter(Boolean).join(" "),
       onKeyDown: (event) => onKey(event, figures, mark, views), ...pointer,
     }}>${figures
-      ? html`<${Drawing} figures=${figures} places=${places} view=${shown} width=${width} zone=${zone} isLog=${isLog} mark=${mark} isLate=${isLate} />`
+      ? html`<${Drawing} figures=${figures} stacks=${stacks} places=${places} view=${shown} width=${width} zone=${zone} isLog=${isLog} mark=${mark} isLate=${isLate} />`
       : html`<${Unloaded} poll=${poll} what=${t`the timeline`} />`}</div>
+    ${figures && html`<${Legend} stacks=${stacks} />`}
     ${poll.error && figures && html`<p class="problem" role="alert">${poll.error.detail}</p>`}
     ${asked.topics && !topic && figures && html`<${ByTopic} figures=${figures} />`}
     ${asked.table && figures && html`<${Table} figures=${figures} view=${shown} zone=${zone} />`}

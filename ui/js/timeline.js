@@ -51,6 +51,23 @@ export function figuresOf(timeline) {
   return { topics: [], ...timeline, from, to: bars.at(-1).to, step, bars };
 }
 
+/** The colours of topics. */
+const NAMES = ["topic-1", "topic-2", "topic-3", "topic-4"];
+
+/**
+ * The topics with most jobs in the range, and all the others as one whose `topic` is null, each with the `name` of its colour. A topic
+ * keeps the colour that it had among the stacks `before`.
+ */
+export function stacksOf({ counts, topics }, before = []) {
+  const found = topics.map(({ topic, counts }) => ({ topic, counts, jobs: total(counts) })).filter(({ jobs }) => jobs > 0);
+  const most = found.sort((a, b) => b.jobs - a.jobs).slice(0, NAMES.length);
+  const kept = new Map(before.filter(({ topic }) => most.some((one) => one.topic === topic)).map(({ topic, name }) => [topic, name]));
+  const free = NAMES.filter((name) => ![...kept.values()].includes(name));
+  const stacks = most.map((one) => ({ ...one, name: kept.get(one.topic) ?? free.shift() })).sort((a, b) => (a.name < b.name ? -1 : 1));
+  const others = counts.map((jobs, n) => jobs - total(most.map((one) => one.counts[n])));
+  return most.length > 0 && total(others) > 0 ? [...stacks, { topic: null, counts: others, name: "others" }] : stacks;
+}
+
 /** Whether single bars are so high that the others would not be seen. */
 export function isSteep({ counts }) {
   const jobs = counts.filter(Boolean).sort((a, b) => a - b);
