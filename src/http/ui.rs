@@ -99,17 +99,21 @@ const FILES: &[(&str, &[u8])] = &[
 const SETTINGS: &str = "settings.json";
 
 /// The modules that are loaded a little later than the first page, when they are shown, or in one language only.
-const LOADED_LATER: [&str; 18] = [
+const LOADED_LATER: [&str; 22] = [
     "js/addjob.js",
     "js/bulk.js",
     "js/cron.js",
+    "js/curl.js",
     "js/due.js",
+    "js/filter.js",
+    "js/history.js",
     "js/joblist.js",
     "js/keylist.js",
     "js/pages/audit.js",
     "js/pages/bulk.js",
     "js/pages/callbacks.js",
     "js/pages/dead.js",
+    "js/pages/job.js",
     "js/pages/jobs.js",
     "js/pages/schedules.js",
     "js/pages/server.js",

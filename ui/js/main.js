@@ -3,7 +3,6 @@ import { Boundary, focusHeading, html, later, render, useEffect, useObservable, 
 import { href, route } from "./address.js";
 import { settings } from "./api.js";
 import { t } from "./language.js";
-import { Job } from "./pages/job.js";
 import { Overview } from "./pages/overview.js";
 import { SignIn } from "./pages/signin.js";
 import { Topic } from "./pages/topic.js";
@@ -17,6 +16,7 @@ const Audit = later(async () => (await import("./pages/audit.js")).Audit, loadin
 const Bulk = later(async () => (await import("./pages/bulk.js")).Bulk, loading, notLoaded);
 const Callbacks = later(async () => (await import("./pages/callbacks.js")).Callbacks, loading, notLoaded);
 const Dead = later(async () => (await import("./pages/dead.js")).Dead, loading, notLoaded);
+const Job = later(async () => (await import("./pages/job.js")).Job, loading, notLoaded);
 const Jobs = later(async () => (await import("./pages/jobs.js")).Jobs, loading, notLoaded);
 const Schedules = later(async () => (await import("./pages/schedules.js")).Schedules, loading, notLoaded);
 const Server = later(async () => (await import("./pages/server.js")).Server, loading, notLoaded);
