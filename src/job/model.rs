@@ -146,6 +146,15 @@ impl Due {
         }
     }
 
+    /// Whether the job is due at once if the engine's clock shows `now`.
+    #[must_use]
+    pub fn is_at_once(self, now: Timestamp) -> bool {
+        match self {
+            Self::After(delay) => delay.as_duration().is_zero(),
+            Self::At(moment) => moment <= now,
+        }
+    }
+
     /// Which clock decides when the job is due.
     #[must_use]
     pub fn kind(self) -> DueKind {

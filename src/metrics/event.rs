@@ -27,6 +27,9 @@ pub enum Event {
     Requeued,
     /// Returned uncounted because the client disconnected.
     Cancelled,
+    /// Came due: its delay ended, or it is ready at once after an add, a replacement, a release, the end of its TTR, a requeue or a
+    /// change of its due time.
+    Due,
 }
 
 impl Event {
@@ -35,7 +38,7 @@ impl Event {
         Self::ALL[self as usize].1
     }
 
-    pub(super) const ALL: [(Self, &'static str, &'static str); 12] = [
+    pub(super) const ALL: [(Self, &'static str, &'static str); 13] = [
         (Self::Added, "linger_jobs_added", "Jobs added"),
         (Self::Replaced, "linger_jobs_replaced", "Jobs replaced by a newer version"),
         (Self::Delivered, "linger_jobs_delivered", "Reservations delivered"),
@@ -52,5 +55,6 @@ impl Event {
         (Self::Deleted, "linger_jobs_deleted", "Jobs deleted, purged or past their retention"),
         (Self::Requeued, "linger_jobs_requeued", "Dead letters requeued"),
         (Self::Cancelled, "linger_jobs_cancelled", "Reservations cancelled because the client disconnected"),
+        (Self::Due, "linger_jobs_due", "Jobs that came due, each time that they did"),
     ];
 }

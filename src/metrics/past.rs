@@ -15,7 +15,8 @@ pub struct PastHour {
 
 impl PastHour {
     /// The events that are counted by the minute.
-    pub const EVENTS: [Event; 4] = [Event::Added, Event::Delivered, Event::Finished, Event::Buried];
+    pub const EVENTS: [Event; 5] =
+        [Event::Added, Event::Due, Event::Delivered, Event::Finished, Event::Buried];
 
     /// An hour without events that ends with the minute of this number.
     #[must_use]

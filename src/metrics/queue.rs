@@ -160,10 +160,11 @@ impl QueueMetrics {
         self.with_label(topic, |_, own| self.recent.worker_sign(own));
     }
 
-    /// Records that a job of `topic` became ready `late` after its due time.
+    /// Counts a job of `topic` that came due and became ready `late` after its due time.
     pub fn became_ready(&self, topic: &str, late: Duration) {
         self.with_label(topic, |label, own| {
             self.recent.became_ready(own, late);
+            self.events[Event::Due as usize].get_or_create(label).inc();
             self.ready_late.get_or_create(label).observe(late.as_secs_f64());
         });
     }

@@ -104,9 +104,12 @@ impl RecentEvents {
         }
     }
 
-    /// Records how late a job of a topic, named as for [`count`](Self::count), became ready.
+    /// Counts a job of a topic, named as for [`count`](Self::count), whose delay ended, and how late it became ready.
     pub(super) fn became_ready(&self, label: Option<&Arc<str>>, late: Duration) {
-        self.record(label, false, |summary| summary.ready_late.record(late));
+        self.record(label, false, |summary| {
+            summary.record(Event::Due, 1);
+            summary.ready_late.record(late);
+        });
     }
 
     /// Counts a job of a topic, named as for [`count`](Self::count), that was delivered so late.

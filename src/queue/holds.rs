@@ -160,6 +160,7 @@ impl Queue {
 
     fn count_release(&self, job: &Job) {
         self.metrics.count(Event::Released, job.topic.as_str(), 1);
+        self.count_due(job);
         // It may have used up the attempts.
         if job.state() == State::Dead {
             self.metrics.count(Event::Buried, job.topic.as_str(), 1);

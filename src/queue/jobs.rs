@@ -142,11 +142,13 @@ impl Queue {
         match added {
             Ok(Added::Created(job)) => {
                 self.metrics.count(Event::Added, job.topic.as_str(), 1);
+                self.count_due(&job);
                 span.added(&job);
                 Ok(AddOutcome::Created(job))
             }
             Ok(Added::Replaced(job)) => {
                 self.metrics.count(Event::Replaced, job.topic.as_str(), 1);
+                self.count_due(&job);
                 span.added(&job);
                 Ok(AddOutcome::Replaced(job))
             }
@@ -262,6 +264,7 @@ impl Queue {
             refusal => refusal.into(),
         })?;
         self.metrics.count(Event::Requeued, job.topic.as_str(), 1);
+        self.count_due(&job);
         Ok(job)
     }
 
@@ -278,7 +281,19 @@ impl Queue {
         by: Option<&Actor>,
     ) -> Result<Job> {
         self.check_patch(&patch)?;
-        self.store.patch(scope, id, patch, by).await?.map_err(Error::from)
+        let sets_due = patch.due.is_some();
+        let job = self.store.patch(scope, id, patch, by).await?.map_err(Error::from)?;
+        if sets_due {
+            self.count_due(&job);
+        }
+        Ok(job)
+    }
+
+    /// Counts a job that a change of its due time has made ready at once; a later one is counted when its delay ends.
+    pub(super) fn count_due(&self, job: &Job) {
+        if job.state() == State::Ready {
+            self.metrics.count(Event::Due, job.topic.as_str(), 1);
+        }
     }
 
     fn check_patch(&self, patch: &Patch) -> Result<()> {

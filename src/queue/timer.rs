@@ -136,7 +136,12 @@ impl Timer {
             let topic = moved.topic.as_str();
             match moved.kind {
                 MoveKind::Ready => self.metrics.became_ready(topic, moved.late),
-                MoveKind::TimedOut => self.metrics.count(Event::TimedOut, topic, 1),
+                MoveKind::TimedOut => {
+                    self.metrics.count(Event::TimedOut, topic, 1);
+                    if moved.is_ready {
+                        self.metrics.count(Event::Due, topic, 1);
+                    }
+                }
                 MoveKind::Died => {
                     self.metrics.count(Event::TimedOut, topic, 1);
                     self.metrics.count(Event::Buried, topic, 1);

@@ -187,6 +187,16 @@ pub enum JobChange {
 }
 
 impl JobChange {
+    /// Whether a job that is changed so at `now` is due at once.
+    #[must_use]
+    pub fn makes_due(&self, now: Timestamp) -> bool {
+        match self {
+            Self::Delete => false,
+            Self::Reschedule(due) => due.is_at_once(now),
+            Self::Requeue(requeue) => requeue.due.is_at_once(now),
+        }
+    }
+
     /// Whether a job in `state` can be changed so.
     #[must_use]
     pub fn applies_to(&self, state: State) -> bool {

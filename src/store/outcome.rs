@@ -126,6 +126,8 @@ pub struct Move {
     pub kind: MoveKind,
     /// How long after its deadline.
     pub late: Duration,
+    /// Whether it is ready since.
+    pub is_ready: bool,
     /// The id of a job that expired and was deleted.
     pub deleted: Option<JobId>,
 }

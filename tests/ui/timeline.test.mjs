@@ -137,6 +137,7 @@ inBrowser("a tap on a bar leads to its jobs, and a selection shows them first", 
   const actions = () => page.locator(".readout .actions").evaluate((found) => [...found.children].map((one) => one.innerText));
   assert.deepEqual(await actions(), ["Zoom in", "Back"]);
   const tap = async (place) => {
+    await place.scrollIntoViewIfNeeded();
     const { x, y, width, height } = await place.boundingBox();
     await page.touchscreen.tap(x + width / 2, y + height / 2);
   };
@@ -249,6 +250,58 @@ onEveryEngine("the topics with most jobs have colours", {}, async ({ server, tab
   await page.locator(".legend").getByRole("link", { name: "f" }).click();
   await reads(tab, "23 in the next hour.");
   assert.deepEqual([await page.locator(".legend").count(), (await parts()).length], [0, 1], "one topic has one colour");
+});
+
+inBrowser("the past of an hour is beside what is to come", {}, async ({ server, tab, page }) => {
+  await fill(server);
+  // 3 jobs came due in each minute and 2 were handed out. The server has run for five minutes.
+  await page.route(/stats\?by=minute$/, (route) => alter(route, ({ minutes, processes, ...stats }) => {
+    const all = (count) => minutes.due.map(() => count);
+    const started_at = new Date(Date.parse(minutes.from) + 55 * MINUTE + 1).toISOString();
+    return { ...stats, minutes: { ...minutes, due: all(3), delivered: all(2) }, processes: processes.map((one) => ({ ...one, started_at })) };
+  }));
+  await tab.go();
+  await reads(tab, "5 in the next hour; 2 later; 1 overdue.");
+  await page.locator(".chart .came").nth(4).waitFor();
+  assert.deepEqual([await page.locator(".chart .came").count(), await page.locator(".chart .unknown").count()], [5, 1]);
+  const legend = await page.locator(".legend li").evaluateAll((found) => found.map((one) => one.innerText.trim()));
+  assert.deepEqual(legend, ["mail", "orders", "came due", "handed out", "not known"]);
+  await tab.check("the timeline with its past");
+  const value = (name) => chart(page).getAttribute(`aria-value${name}`).then(Number);
+  assert.deepEqual([await value("min"), await value("max")], [-13, 60]);
+  await chart(page).focus();
+  const press = (key) => page.keyboard.press(key);
+  const says = (text) => tab.until((text) => document.querySelector(".readout p").innerText.endsWith(text), text);
+  await press("Home");
+  await reads(tab, "Overdue 1 job; orders 1");
+  await press("ArrowRight");
+  await says(" not known: no server ran yet");
+  assert.equal(await value("now"), -12);
+  for (let n = 0; n < 11; n += 1) await press("ArrowRight");
+  await says(" 3 jobs came due, 2 handed out");
+  assert.equal(await page.getByRole("link", { name: "Show jobs" }).count(), 0, "these jobs are no longer delayed");
+  await press("ArrowRight");
+  await says(" 0 jobs");
+  // A selection is of jobs to come.
+  await press("ArrowLeft");
+  await press("Shift+ArrowLeft");
+  await page.locator(".selected").waitFor();
+  assert.equal(await value("now"), 0);
+  await press("Escape");
+  await press("t");
+  const rows = page.getByRole("region", { name: "Table of the timeline" }).getByRole("row");
+  await rows.nth(13).waitFor();
+  const cells = await rows.evaluateAll((found) => found.slice(0, 14).map((row) => [...row.cells].slice(1).map((cell) => cell.innerText)));
+  assert.deepEqual([cells[0], cells[1], cells[2], cells[13]], [["Jobs", "Handed out"], ["1", ""], ["?", "?"], ["3", "2"]]);
+  for (const [range, bars] of [["24h", 1], ["7d", 0]]) {
+    await tab.go(`?range=${range}`);
+    await page.locator(`nav [aria-current][href*="range=${range}"]`).waitFor();
+    await tab.until(() => document.querySelector(".chart:not(.stale) .due"));
+    assert.deepEqual([await page.locator(".chart .came").count(), await page.locator(".chart .now").count()], [bars, bars], range);
+  }
+  await tab.go("topics/mail");
+  await reads(tab, "3 in the next hour; 2 later.");
+  assert.equal(await page.locator(".chart .now").count(), 0, "the past of one topic is not known");
 });
 
 onEveryEngine("the topics of the timeline are a table", {}, async ({ server, tab, page }) => {

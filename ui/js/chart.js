@@ -11,7 +11,7 @@ import { t } from "./language.js";
 import { Unloaded } from "./parts.js";
 import { usePoll } from "./poll.js";
 import { preferences } from "./preferences.js";
-import { beginning, figuresOf, inWords, isSteep, RANGES, stacksOf, summary, viewOf, widerThan } from "./timeline.js";
+import { beginning, figuresOf, inWords, isSteep, pastOf, RANGES, stacksOf, summary, viewOf, widerThan } from "./timeline.js";
 import { ByTopic, Table } from "./timetables.js";
 
 const MINUTE = 60_000;
@@ -33,17 +33,26 @@ function useWidth() {
 
 /**
  * The marked bars, from the cursor to where a selection began. Moments are kept, so that both stay where they are while time
- * goes on: -Infinity is what is overdue, Infinity what lies outside. A mark that is fixed does not follow the mouse.
+ * goes on: -Infinity is what is overdue, Infinity what lies outside. One bar of the past can be marked, and bars to come selected.
+ * A mark that is fixed does not follow the mouse.
  */
 function useMark(figures, key) {
   const [moments, setMoments] = useState(null);
   const clear = () => setMoments(null);
   useEffect(clear, [key]);
   if (!figures) return {};
-  const { bars, from, step, counts: { length } } = figures;
+  const { bars, past, from, step, counts: { length } } = figures;
+  const first = -past.length - 1;
   const within = (n) => Math.min(Math.max(n, 0), length - 1);
-  const barOf = (at) => (at === -Infinity ? -1 : at === Infinity ? length : within(Math.floor((at - from) / step)));
-  const momentOf = (n) => (n < 0 ? -Infinity : (bars[n]?.from ?? Infinity));
+  const pastBarOf = (at) => Math.min(Math.max(Math.floor((at - past.at(-1).to) / step), first + 1), -1);
+  const barOf = ({ at, isPast }) => {
+    if (!Number.isFinite(at)) return at < 0 ? first : length;
+    return isPast && past.length > 0 ? pastBarOf(at) : within(Math.floor((at - from) / step));
+  };
+  const momentOf = (n) => {
+    if (n > first && n < 0) return { at: past.at(n).to - step / 2, isPast: true };
+    return { at: n < 0 ? -Infinity : (bars[n]?.from ?? Infinity) };
+  };
   const cursor = moments && barOf(moments.cursor);
   const anchor = moments?.anchor !== undefined ? barOf(moments.anchor) : null;
   return {
@@ -53,7 +62,7 @@ function useMark(figures, key) {
     isFixed: Boolean(moments?.isFixed),
     bars: cursor === null ? null : [Math.min(cursor, anchor ?? cursor), Math.max(cursor, anchor ?? cursor)],
     clear,
-    put: (n, isFixed) => setMoments({ cursor: momentOf(Math.min(Math.max(n, -1), length)), isFixed }),
+    put: (n, isFixed) => setMoments({ cursor: momentOf(Math.min(Math.max(n, first), length)), isFixed }),
     select: (begin, end) => setMoments({ cursor: momentOf(within(end)), anchor: momentOf(within(begin)), isFixed: true }),
   };
 }
@@ -88,7 +97,7 @@ function onKey(event, figures, mark, views) {
   const actions = {
     ArrowLeft: () => step(-1),
     ArrowRight: () => step(1),
-    Home: () => move(-1),
+    Home: () => move(-figures.past.length - 1),
     End: () => move(figures.counts.length),
     Enter: views.zoom,
     Backspace: views.back,
@@ -129,8 +138,8 @@ function usePointer(frame, places, mark, views) {
   };
 }
 
-function filterOf({ bars, to: end }, view, mark, topic) {
-  if (mark.cursor === -1) return { state: "ready", topic };
+function filterOf({ bars, past, to: end }, view, mark, topic) {
+  if (mark.cursor !== null && mark.cursor < -past.length) return { state: "ready", topic };
   if (mark.cursor === bars.length && view.from === null) return { state: "delayed", topic, from: new Date(end).toISOString() };
   const [first, last] = mark.bars?.map((n) => bars[n]) ?? [];
   const [from, to] = [first?.from, last?.to].map((at) => at && new Date(at).toISOString());
@@ -139,8 +148,8 @@ function filterOf({ bars, to: end }, view, mark, topic) {
 
 const LATE_MS = 60_000;
 
-/** `oldest` is when the ready job that waits longest was due. */
-export function Timeline({ topic, oldest }) {
+/** `oldest` is when the ready job that waits longest was due, and `stats` are the figures by the minute. */
+export function Timeline({ topic, oldest, stats }) {
   const { zone } = useObservable(preferences);
   const asked = useObservable(query);
   const [frame, width] = useWidth();
@@ -155,7 +164,8 @@ export function Timeline({ topic, oldest }) {
   // While another view loads, the one before stays.
   const latest = useRef({});
   if (poll.data) {
-    const figures = figuresOf(poll.data);
+    const toCome = figuresOf(poll.data);
+    const figures = { ...toCome, past: pastOf(stats, toCome, view) };
     latest.current = { figures, shown: view, stacks: stacksOf(figures, latest.current.stacks) };
   }
   const { figures, shown, stacks } = latest.current;
@@ -194,13 +204,13 @@ export function Timeline({ topic, oldest }) {
       </div>
     </div>
     <div ref=${frame} class=${`chart ${poll.stale || !poll.data ? "stale" : ""}`} ...${figures && {
-      tabindex: 0, role: "slider", "aria-label": t`Timeline`, "aria-valuemin": -1, "aria-valuemax": figures.counts.length,
-      "aria-valuenow": mark.cursor ?? -1, "aria-valuetext": [name, text].filter(Boolean).join(" "),
+      tabindex: 0, role: "slider", "aria-label": t`Timeline`, "aria-valuemin": -figures.past.length - 1, "aria-valuemax": figures.counts.length,
+      "aria-valuenow": mark.cursor ?? -figures.past.length - 1, "aria-valuetext": [name, text].filter(Boolean).join(" "),
       onKeyDown: (event) => onKey(event, figures, mark, views), ...pointer,
     }}>${figures
       ? html`<${Drawing} figures=${figures} stacks=${stacks} places=${places} view=${shown} width=${width} zone=${zone} isLog=${isLog} mark=${mark} isLate=${isLate} />`
       : html`<${Unloaded} poll=${poll} what=${t`the timeline`} />`}</div>
-    ${figures && html`<${Legend} stacks=${stacks} />`}
+    ${figures && html`<${Legend} stacks=${stacks} past=${figures.past} />`}
     ${poll.error && figures && html`<p class="problem" role="alert">${poll.error.detail}</p>`}
     ${asked.topics && !topic && figures && html`<${ByTopic} figures=${figures} />`}
     ${asked.table && figures && html`<${Table} figures=${figures} view=${shown} zone=${zone} />`}

@@ -1,4 +1,5 @@
-// The time to come as figures: ranges and their steps, scales and labels, and what a bar is in words. It draws nothing.
+// The time to come and the last hour as figures: ranges and their steps, scales and labels, and what a bar is in words. It draws
+// nothing.
 import { clockOf, count, counted, enumerated, formatted, spanText, together } from "./format.js";
 import { t } from "./language.js";
 
@@ -48,8 +49,31 @@ export function beginning(view, now, zone) {
 export function figuresOf(timeline) {
   const [from, step] = [Date.parse(timeline.from), timeline.step * 1000];
   const bars = timeline.counts.map((jobs, n) => ({ from: from + n * step, to: from + (n + 1) * step, jobs, n }));
-  return { topics: [], ...timeline, from, to: bars.at(-1).to, step, bars };
+  return { topics: [], past: [], ...timeline, from, to: bars.at(-1).to, step, bars };
 }
+
+/** Since when the servers count: the oldest of them knows no more. */
+export const countsSince = ({ processes }) => Math.min(...processes.map(({ started_at: at }) => Date.parse(at)));
+
+/**
+ * What came due and what was handed out in the steps until now, the oldest first: a sixth of the chart, as far as the servers
+ * remember. There are none if a step is longer than that, or if the chart does not begin now. Their places count from -1 back.
+ */
+export function pastOf(stats, { step, bars }, view) {
+  const { from: first, due, delivered } = stats?.minutes ?? {};
+  if (!due || view.from !== null) return [];
+  const [each, since] = [step / MINUTE, countsSince(stats)];
+  const steps = Math.min(Math.round(bars.length / 5), Math.floor(due.length / each));
+  return Array.from({ length: steps }, (_, place) => {
+    const n = place - steps;
+    const [begin, end] = [due.length + n * each, due.length + (n + 1) * each];
+    const [from, to] = [begin, end].map((minutes) => Date.parse(first) + minutes * MINUTE);
+    return { n, from, to, due: total(due.slice(begin, end)), delivered: total(delivered.slice(begin, end)), isKnown: to > since };
+  });
+}
+
+/** All numbers that the chart has the height for. */
+export const heightsOf = ({ counts, past }) => [...counts, ...past.flatMap((step) => [step.due, step.delivered])];
 
 /** The colours of topics. */
 const NAMES = ["topic-1", "topic-2", "topic-3", "topic-4"];
@@ -69,8 +93,8 @@ export function stacksOf({ counts, topics }, before = []) {
 }
 
 /** Whether single bars are so high that the others would not be seen. */
-export function isSteep({ counts }) {
-  const jobs = counts.filter(Boolean).sort((a, b) => a - b);
+export function isSteep(figures) {
+  const jobs = heightsOf(figures).filter(Boolean).sort((a, b) => a - b);
   return jobs.length > 0 && jobs.at(-1) >= 50 * jobs[Math.floor(jobs.length / 2)];
 }
 
@@ -111,9 +135,13 @@ export function labelsOf({ from, to, bars }, zone, most) {
 
 const total = (numbers) => numbers.reduce((all, jobs) => all + jobs, 0);
 
-/** The name and the jobs of the bars from `first` to `last`, in words. Bar -1 is what is overdue, one after the last what lies outside. */
+/** The name and the jobs of the bars from `first` to `last`, in words. Before those of the past is what is overdue, after the last what lies outside. */
 export function inWords(figures, view, first, last, now, zone) {
-  const { bars, topics } = figures;
+  const { bars, topics, past } = figures;
+  if (first < 0 && first >= -past.length) {
+    const { from, to, due, delivered, isKnown } = past.at(first);
+    return [spanText(from, to, now, zone), isKnown ? t`${counted(due, "job")} came due, ${count(delivered)} handed out` : t`not known: no server ran yet`];
+  }
   const read = (one) => (first < 0 ? one.ready : first < bars.length ? total(one.counts.slice(first, last + 1)) : one.outside);
   const jobs = read(figures);
   const named = topics.map((one) => [one.topic, read(one)]).filter(([, jobs]) => jobs > 0).sort((a, b) => b[1] - a[1]).slice(0, 3);

@@ -8,10 +8,13 @@ import { outsideOf } from "./timeline.js";
 
 export function Table({ figures, view, zone }) {
   const due = figures.bars.filter((bar) => bar.jobs > 0).map(({ from, to, jobs }) => [spanText(from, to, serverNow(), zone), jobs]);
-  const rows = [[t`Overdue`, figures.ready], ...due, [outsideOf(view), figures.outside]];
+  const past = figures.past.map(({ from, to, due, delivered, isKnown }) => [spanText(from, to, serverNow(), zone), isKnown ? due : null, isKnown ? delivered : null]);
+  const rows = [[t`Overdue`, figures.ready], ...past, ...due, [outsideOf(view), figures.outside]];
+  const hasPast = past.length > 0;
   return html`<div class="scrolls" tabindex="0" role="region" aria-label=${t`Table of the timeline`}><table>
-    <thead><tr><th>${t`Due`}</th><th class="number">${t`Jobs`}</th></tr></thead>
-    <tbody>${rows.map(([name, jobs]) => html`<tr><th scope="row">${name}</th><td class="number">${count(jobs)}</td></tr>`)}</tbody>
+    <thead><tr><th>${t`Due`}</th><th class="number">${t`Jobs`}</th>${hasPast && html`<th class="number">${t`Handed out`}</th>`}</tr></thead>
+    <tbody>${rows.map(([name, jobs, delivered]) => html`<tr><th scope="row">${name}</th><td class="number">${jobs === null ? "?" : count(jobs)}</td>${
+      hasPast && html`<td class="number">${delivered === undefined ? "" : delivered === null ? "?" : count(delivered)}</td>`}</tr>`)}</tbody>
   </table></div>`;
 }
 

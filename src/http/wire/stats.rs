@@ -65,6 +65,7 @@ fn write_past(object: &mut ObjectWriter<'_>, past: &PastHour) {
     object.timestamp("from", Timestamp::from_millis(past.first() * MINUTE_MS));
     let events = [
         ("added", Event::Added),
+        ("due", Event::Due),
         ("delivered", Event::Delivered),
         ("finished", Event::Finished),
         ("died", Event::Buried),
@@ -77,6 +78,7 @@ fn write_past(object: &mut ObjectWriter<'_>, past: &PastHour) {
 
 fn write_summary(object: &mut ObjectWriter<'_>, summary: &EventSummary) {
     object.number("added", summary.count(Event::Added));
+    object.number("due", summary.count(Event::Due));
     object.number("delivered", summary.count(Event::Delivered));
     object.number("finished", summary.count(Event::Finished));
     object.number("finished_late", summary.count(Event::FinishedLate));

@@ -117,6 +117,9 @@ impl Queue {
             for (listed, _) in done {
                 slice.changed += 1;
                 self.metrics.count(change.event, topic.as_str(), 1);
+                if change.change.makes_due(self.store.now()) {
+                    self.metrics.count(Event::Due, topic.as_str(), 1);
+                }
                 if change.event == Event::Deleted {
                     self.remember_end(listed.job.id.clone(), topic.clone(), EndKind::Deleted, change.by);
                 }

@@ -171,6 +171,9 @@ impl Runner {
     }
 
     fn count_event(&self, change: &ChangeJob, by: Option<&Actor>) {
+        if change.change.makes_due(self.store.now()) {
+            self.metrics.count(Event::Due, change.seen.topic.as_str(), 1);
+        }
         let event = match change.change {
             JobChange::Delete => {
                 let ended = Ended { how: EndKind::Deleted, at: self.clock.wall_now(), by: by.cloned() };

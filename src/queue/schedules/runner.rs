@@ -292,6 +292,10 @@ impl Queue {
                 let topic = attempt.content.spec.topic.as_str();
                 metrics.count(name, OccurrenceEnd::Fired, 1);
                 self.metrics.count(crate::metrics::Event::Added, topic, 1);
+                let due = attempt.template.as_ref().map(|template| template.due);
+                if due.is_some_and(|due| due.is_at_once(self.clock.now())) {
+                    self.metrics.count(crate::metrics::Event::Due, topic, 1);
+                }
                 if gave_way {
                     self.metrics.count(crate::metrics::Event::Deleted, topic, 1);
                 }

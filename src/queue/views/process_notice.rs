@@ -61,7 +61,7 @@ struct StoredProcess {
     past: Option<StoredHour>,
 }
 
-/// The minutes of an hour: some 5 KB if the counts have 20 digits.
+/// The minutes of an hour: some 6 KB if the counts have 20 digits.
 #[derive(Serialize, Deserialize)]
 struct StoredHour {
     last: i64,

@@ -129,8 +129,13 @@ async fn a_job_may_be_deleted_when_it_expires(fixture: StoreFixture) {
     let mut moves = fixture.store.promote(100).await.expect("promotes").moves;
     moves.extend(fixture.store.promote(100).await.expect("promotes").moves);
     moves.sort_by_key(|moved| moved.deleted.as_ref().map(ToString::to_string));
-    let moved =
-        |name| Move { topic: topic("t"), kind: MoveKind::Expired, late: millis(7), deleted: Some(id(name)) };
+    let moved = |name| Move {
+        topic: topic("t"),
+        kind: MoveKind::Expired,
+        late: millis(7),
+        is_ready: false,
+        deleted: Some(id(name)),
+    };
     assert_eq!(moves, [moved("a"), moved("b")]);
     assert_eq!(fixture.store.topic(&topic("t")).await.expect("answers"), None);
     assert!(matches!(add_any(&*fixture.store, job("a")).await, Ok(Added::Created(_))), "its id is free");

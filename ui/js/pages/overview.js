@@ -12,6 +12,7 @@ import { t } from "../language.js";
 import { Changes, useStableOrder } from "../order.js";
 import { AsOf, Bars, Command, Distance, Elapsed, Failure, Mark, Moment, STATES, stateName, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
+import { countsSince } from "../timeline.js";
 
 const PAGE = 1000;
 const ROWS = 50;
@@ -40,9 +41,6 @@ const waited = (view, now) => isLate(view, now) && overdueSeconds(view, now) * v
 
 const bySeverity = (now) => (a, b) =>
   waited(b, now) - waited(a, now) || b.counts.dead - a.counts.dead || b.counts.ready - a.counts.ready || byName(a, b);
-
-/** Since when the servers count: the oldest of them knows no more. */
-const countsSince = ({ processes }) => Math.min(...processes.map(({ started_at: at }) => Date.parse(at)));
 
 /** The last hour, or the time since the start. */
 const hourOf = (stats) => {
@@ -78,9 +76,8 @@ const Tile = ({ name, label = name, figure, children }) => html`<div data-tile=$
 /** The topic whose ready jobs wait longest, of those that the list has. */
 const longestLate = ({ data }) => [...(data?.topics ?? [])].sort((a, b) => overdueSeconds(b, serverNow()) - overdueSeconds(a, serverNow()))[0];
 
-function Totals({ topics, isPart, stale, late }) {
+function Totals({ topics, isPart, stale, late, stats: data }) {
   const now = useNow();
-  const { data } = usePoll(useMay()("read") ? "stats?by=minute" : null, 2_000);
   if (isPart && !data) return null;
   const sum = (state) => [state, topics.reduce((all, view) => all + view.counts[state], 0)];
   const sums = isPart ? data.counts : Object.fromEntries(STATES.map(sum));
@@ -94,7 +91,7 @@ function Totals({ topics, isPart, stale, late }) {
         worst?.oldest_overdue_at && html`<a class="mono" href=${href("topics", worst.topic)}>${worst.topic}</a>`}<//>`}
       ${data && [["in", t`in`, "added"], ["out", t`out`, "finished"]].map(([name, label, event]) => html`<${Tile} key=${name} name=${name} label=${label} figure=${rate(data.minute[event])}>
         <${Past} stats=${data} event=${event} /><//>`)}
-      ${data && html`<${Tile} name="late" label=${t`late p99`} figure=${lateText(data.minute)}>${
+      ${data && html`<${Tile} name="late" label=${capitalized(t`late p99`)} figure=${lateText(data.minute)}>${
         data.minute.late_p99 && t`ready within ${duration(data.minute.late_p99)}`}<//>`}</dl>
     ${data && events(data)}
   </section>`;
@@ -314,17 +311,18 @@ export function Overview() {
   const minuteOf = useMinutes();
   const loss = useLoss();
   const may = useMay();
+  const { data: stats } = usePoll(may("read") ? "stats?by=minute" : null, 2_000);
   useKeys({ r: poll.refresh });
   const heading = html`<h1 tabindex="-1" class="visually-hidden">${t`Overview`}</h1>`;
   if (!poll.data) return html`${heading}<${Unloaded} poll=${poll} what=${t`the topics`} />`;
   const { topics, next_cursor: next } = poll.data;
   if (topics.length === 0) return html`${heading}<${AsOf} poll=${poll} /><${Loss} text=${loss} /><${NewServer} />`;
-  const parts = { topics, isPart: Boolean(next), stale: poll.stale, poll, late, minuteOf, loss };
+  const parts = { topics, isPart: Boolean(next), stale: poll.stale, poll, late, minuteOf, loss, stats };
   return html`${heading}
     <${AsOf} poll=${poll} />
     <${Loss} text=${loss} />
     <${Trouble} ...${parts} />
     <${Totals} ...${parts} />
-    ${may("read") && html`<${Timeline} oldest=${longestLate(late)?.oldest_overdue_at} />`}
+    ${may("read") && html`<${Timeline} oldest=${longestLate(late)?.oldest_overdue_at} stats=${stats} />`}
     <${Topics} all=${poll} isPart=${parts.isPart} minuteOf=${minuteOf} />`;
 }

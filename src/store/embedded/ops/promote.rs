@@ -54,8 +54,9 @@ fn end_reservations(txn: &mut WriteTxn<'_>, budget: &mut usize, moves: &mut Vec<
     {
         *budget -= 1;
         let topic = txn.memory.topics().get(job_ref.outlet).outlet.topic.clone();
-        if let Some(kind) = end_reservation(txn, job_ref)? {
-            moves.push(Move { topic, kind, late: txn.now.rounded_down.since(deadline), deleted: None });
+        if let Some((kind, is_ready)) = end_reservation(txn, job_ref)? {
+            let late = txn.now.rounded_down.since(deadline);
+            moves.push(Move { topic, kind, late, is_ready, deleted: None });
         }
     }
     Ok(())
@@ -88,11 +89,11 @@ fn expire_one(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<Move>
     let asks_to_be_deleted =
         record.head.spec.expiry.is_some_and(|expiry| expiry.on_expiry == OnExpiry::Delete);
     if asks_to_be_deleted && txn.clock.is_trusted() {
-        return Ok(Some(Move { topic, kind: MoveKind::Expired, late, deleted: Some(id) }));
+        return Ok(Some(Move { topic, kind: MoveKind::Expired, late, is_ready: false, deleted: Some(id) }));
     }
     record.head.reason = Reason::new(Reason::EXPIRED);
     txn.insert_dead(hash, job_ref.outlet, &mut record)?;
-    Ok(Some(Move { topic, kind: MoveKind::Expired, late, deleted: None }))
+    Ok(Some(Move { topic, kind: MoveKind::Expired, late, is_ready: false, deleted: None }))
 }
 
 /// The record of a live job. None if it is broken and set aside.
@@ -106,11 +107,12 @@ fn read(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<Record>> {
     }
 }
 
-fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<MoveKind>> {
+/// What the end of the TTR did to the job, and whether it is ready since. None if it is broken and set aside.
+fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<(MoveKind, bool)>> {
     let lease = txn.memory.lease(job_ref.key).cloned();
     if lease.as_ref().is_some_and(Lease::is_of_older) {
-        txn.end_older_lease(job_ref)?;
-        return Ok(Some(MoveKind::TimedOut));
+        let is_ready = txn.end_older_lease(job_ref)?;
+        return Ok(Some((MoveKind::TimedOut, is_ready)));
     }
     let Some(mut record) = read(txn, job_ref)? else { return Ok(None) };
     let hash = txn.memory.job_index().hash(record.head.id.as_str().as_bytes());
@@ -125,12 +127,12 @@ fn end_reservation(txn: &mut WriteTxn<'_>, job_ref: JobRef) -> SqlResult<Option<
     if record.head.spec.has_used_all_attempts(attempts) {
         record.head.reason = Reason::new(Reason::TTR_EXPIRED);
         txn.insert_dead(hash, job_ref.outlet, &mut record)?;
-        return Ok(Some(MoveKind::Died));
+        return Ok(Some((MoveKind::Died, false)));
     }
     let delay = record.head.spec.retry.after_timeout(attempts);
     txn.set_delay(&mut record.head, delay);
     txn.insert_waiting(hash, job_ref.outlet, &record)?;
-    Ok(Some(MoveKind::TimedOut))
+    Ok(Some((MoveKind::TimedOut, delay.is_zero())))
 }
 
 /// A job that has expired, too, is not ready in between.
@@ -155,7 +157,8 @@ fn end_delays(
         }
         txn.change_state(job_ref, MemoryState::Ready { since });
         let topic = txn.memory.topics().get(outlet).outlet.topic.clone();
-        moves.push(Move { topic, kind: MoveKind::Ready, late: now.since(key.slot()), deleted: None });
+        let late = now.since(key.slot());
+        moves.push(Move { topic, kind: MoveKind::Ready, late, is_ready: true, deleted: None });
     }
     Ok(())
 }
@@ -178,7 +181,13 @@ fn delete_old_dead_letters(
         *budget -= 1;
         if let Some(head) = delete_dead_letter(txn, key)? {
             let late = txn.now.rounded_down.since(key.slot().after(kept));
-            moves.push(Move { topic: head.topic, kind: MoveKind::Forgotten, late, deleted: None });
+            moves.push(Move {
+                topic: head.topic,
+                kind: MoveKind::Forgotten,
+                late,
+                is_ready: false,
+                deleted: None,
+            });
         }
     }
     let first = txn.db.first_dead()?.map(RowKey::slot);

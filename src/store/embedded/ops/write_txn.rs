@@ -237,13 +237,13 @@ impl WriteTxn<'_> {
     }
 
     /// Ends the reservation of an older version: the job that replaced it waits for its due time, which its key has.
-    pub fn end_older_lease(&mut self, job_ref: JobRef) -> SqlResult<()> {
+    pub fn end_older_lease(&mut self, job_ref: JobRef) -> SqlResult<bool> {
         self.db.delete_lease(job_ref.key)?;
         let is_due = job_ref.key.slot() <= self.now_of(job_ref.key.kind()).rounded_down;
         let state =
             if is_due { MemoryState::Ready { since: self.now.rounded_down } } else { MemoryState::Delayed };
         self.change_state(job_ref, state);
-        Ok(())
+        Ok(is_due)
     }
 
     /// Stores a record that died now, under a new key.

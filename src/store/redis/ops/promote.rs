@@ -234,7 +234,8 @@ impl Promoter {
         let (mut ready, mut moved) = (Vec::new(), Vec::with_capacity(reply.len() / 4));
         while !reply.is_empty() {
             let (outlet, code): (Outlet, _) = (reply.name()?, reply.int()?);
-            if reply.int()? == 1 && !ready.contains(&outlet) {
+            let is_ready = reply.int()? == 1;
+            if is_ready && !ready.contains(&outlet) {
                 ready.push(outlet.clone());
             }
             let late = Duration::from_millis(reply.count()?);
@@ -247,6 +248,7 @@ impl Promoter {
                 topic: outlet.topic.clone(),
                 kind: decode_kind(code)?,
                 late,
+                is_ready,
                 deleted,
             });
             moved.push(outlet);

@@ -117,7 +117,8 @@ impl Store for Naive {
             if kind == MoveKind::Forgotten || deleted.is_some() {
                 content.jobs.remove(&id);
             }
-            promoted.moves.push(Move { topic, kind, late: now.since(deadline), deleted });
+            let is_ready = content.jobs.get(&id).is_some_and(|entry| entry.job.state() == State::Ready);
+            promoted.moves.push(Move { topic, kind, late: now.since(deadline), is_ready, deleted });
         }
         let next = content.jobs.values().filter_map(|entry| self.deadline(entry)).min();
         promoted.next_in = next.map(|next| next.since(now));
