@@ -147,11 +147,13 @@ struct WalChecksum {
 impl WalChecksum {
     fn add(&mut self, bytes: &[u8]) {
         for pair in bytes.as_chunks::<8>().0 {
-            let [a, b] =
-                [word(pair, 0), word(pair, 4)].map(|w| if self.big_endian { w } else { w.swap_bytes() });
-            self.words.0 = self.words.0.wrapping_add(a).wrapping_add(self.words.1);
-            self.words.1 = self.words.1.wrapping_add(b).wrapping_add(self.words.0);
+            self.words.0 = self.words.0.wrapping_add(self.summand(pair, 0)).wrapping_add(self.words.1);
+            self.words.1 = self.words.1.wrapping_add(self.summand(pair, 4)).wrapping_add(self.words.0);
         }
+    }
+
+    fn summand(&self, pair: &[u8], at: usize) -> u32 {
+        if self.big_endian { word(pair, at) } else { word(pair, at).swap_bytes() }
     }
 
     fn matches(&self, bytes: &[u8], at: usize) -> bool {
@@ -160,7 +162,7 @@ impl WalChecksum {
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 /// Reads until `buffer` is full or the file ends. Returns the number of bytes.
