@@ -42,6 +42,9 @@ pub(super) enum BulkCommand {
     /// Requeue dead letters: they are due again, and their attempts start anew
     #[command(after_help = help::BULK)]
     Requeue(RequeueAllArgs),
+    /// Take reserved jobs back from their workers, such as those of a host that is gone
+    #[command(after_help = help::BULK)]
+    Revoke(RevokeAllArgs),
     /// Delete jobs
     #[command(after_help = help::BULK)]
     Delete(DeleteAllArgs),
@@ -107,6 +110,25 @@ pub(super) struct RequeueAllArgs {
     which: WhichArgs,
 }
 
+/// Arguments of `linger bulk revoke`.
+#[derive(Debug, Args)]
+pub(super) struct RevokeAllArgs {
+    /// When they are due, from now [default: at once]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "at")]
+    delay: Option<Duration>,
+    /// When they are due, such as '2026-12-01 09:00'
+    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
+    at: Option<Timestamp>,
+    /// Spread them evenly over so long, beginning at the due time
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    spread: Option<Duration>,
+    /// Why; it is kept with the jobs
+    #[arg(long, value_name = "TEXT")]
+    because: Option<String>,
+    #[command(flatten)]
+    which: WhichArgs,
+}
+
 /// Arguments of `linger bulk delete`.
 #[derive(Debug, Args)]
 pub(super) struct DeleteAllArgs {
@@ -155,6 +177,11 @@ pub(super) fn run(command: &BulkCommand) -> ExitCode {
         }
         BulkCommand::Requeue(RequeueAllArgs { which, delay, at, spread }) => {
             which.run("bulk requeue", "requeue", due_members(*delay, *at, *spread))
+        }
+        BulkCommand::Revoke(RevokeAllArgs { which, delay, at, spread, because }) => {
+            let mut members = due_members(*delay, *at, *spread);
+            members.extend(because.as_ref().map(|reason| ("reason".to_owned(), json!(reason))));
+            which.run("bulk revoke", "revoke", members)
         }
         BulkCommand::Delete(DeleteAllArgs { which }) => which.run("bulk delete", "delete", Map::new()),
         BulkCommand::List(OperationsArgs { read }) => read.run("bulk list", list),
@@ -309,6 +336,7 @@ impl BulkAnswer {
         let (verb, why) = match self.action.as_str() {
             "delete" => ("deleted", "changed meanwhile"),
             "requeue" => ("requeued", "changed meanwhile or have expired"),
+            "revoke" => ("revoked", "changed meanwhile"),
             _ => ("rescheduled", "changed meanwhile"),
         };
         let skipped = match self.skipped {

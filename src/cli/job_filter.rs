@@ -10,7 +10,7 @@ use super::job_args::parse_moment;
 pub(super) struct FilterArgs {
     /// Only jobs of this topic
     pub topic: Option<String>,
-    /// Only jobs in this state [default: delayed; for a requeue dead; a deletion needs it]
+    /// Only jobs in this state [default: delayed; for a requeue dead, for a revoke reserved; a deletion needs it]
     #[arg(long, value_enum)]
     state: Option<StateArg>,
     /// Only jobs due, or reserved until, or dead since, this moment or a later one, such as '2026-12-01 09:00'

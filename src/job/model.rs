@@ -208,6 +208,14 @@ impl Reason {
         (text.len() <= Self::MAX_LEN).then(|| Self(text.into()))
     }
 
+    /// The reason of a job that was taken back from its worker: by whom, and why. What is too long is cut off.
+    #[must_use]
+    pub fn revoked(by: Option<&Actor>, why: Option<&Self>) -> Self {
+        let who = by.map_or("revoked".to_owned(), |by| format!("revoked by {by}"));
+        let text = why.map_or_else(|| who.clone(), |why| format!("{who}: {}", why.as_str()));
+        Self(text[..text.floor_char_boundary(Self::MAX_LEN)].into())
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -107,9 +107,8 @@ impl Queue {
         (attempt, asked): (Option<u32>, Release),
         by: Option<&Actor>,
     ) -> Result<Job> {
-        let who = by.map_or("revoked".to_owned(), |by| format!("revoked by {by}"));
-        let reason = asked.reason.map_or_else(|| who.clone(), |reason| format!("{who}: {}", reason.as_str()));
-        let release = Release { due: asked.due.or(Some(Due::default())), reason: Reason::new(&reason) };
+        let reason = Reason::revoked(by, asked.reason.as_ref());
+        let release = Release { due: asked.due.or(Some(Due::default())), reason: Some(reason) };
         match self.store.revoke(scope, id, attempt, release).await? {
             Ok(job) => {
                 self.count_release(&job);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Requeue;
-use crate::job::{Actor, Due, Job, JobId, JobState, State, Timestamp, Topic};
+use crate::job::{Actor, Due, Job, JobId, JobState, Reason, State, Timestamp, Topic};
 
 /// Which jobs to list: those of one state that pass every other condition.
 ///
@@ -184,6 +184,13 @@ pub enum JobChange {
     Reschedule(Due),
     /// Makes a dead letter wait again, as [`super::StepAction::Requeue`] does.
     Requeue(Requeue),
+    /// Takes a reserved job back from its worker, as [`super::StepAction::Revoke`] does.
+    Revoke {
+        /// When it is due.
+        due: Due,
+        /// Why.
+        reason: Option<Reason>,
+    },
 }
 
 impl JobChange {
@@ -194,6 +201,7 @@ impl JobChange {
             Self::Delete => false,
             Self::Reschedule(due) => due.is_at_once(now),
             Self::Requeue(requeue) => requeue.due.is_at_once(now),
+            Self::Revoke { due, .. } => due.is_at_once(now),
         }
     }
 
@@ -204,6 +212,7 @@ impl JobChange {
             Self::Delete => true,
             Self::Reschedule(_) => matches!(state, State::Delayed | State::Ready),
             Self::Requeue(_) => state == State::Dead,
+            Self::Revoke { .. } => state == State::Reserved,
         }
     }
 }

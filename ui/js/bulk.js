@@ -79,7 +79,10 @@ async function deleteListed({ id, state, dead_at }) {
 const SAID = {
   delete: () => t`This cannot be undone.`,
   requeue: ({ spread }) => (spread ? t`They become ready over this time, and their attempts start again.` : t`They become ready at once, and their attempts start again.`),
-  revoke: () => t`It is ready for another worker at once; on its last attempt it becomes a dead letter. A worker that still lives is not told, and may do the work, too.`,
+  revoke: ({ spread }, isOne) =>
+    isOne ? t`It is ready for another worker at once; on its last attempt it becomes a dead letter. A worker that still lives is not told, and may do the work, too.`
+    : spread ? t`They become ready for other workers over this time; on its last attempt a job becomes a dead letter. A worker that still lives is not told, and may do the work, too.`
+    : t`They are ready for other workers at once; on its last attempt a job becomes a dead letter. A worker that still lives is not told, and may do the work, too.`,
 };
 
 /** A single job is moved from where it is now, or was at an earlier try: `targets` are the times of those. */
@@ -152,7 +155,7 @@ export function ChangeJobs({ action, filter, jobs, listed, limit, begun, close, 
       kind=${action === "delete" ? "danger" : "primary"} ready=${isReady} complete=${found !== null}
       type=${matched > 0 && !single && (action === "delete" || number > MANY || differs) ? String(number) : undefined}>
     <p>${found && !jobs ? t`${what}: ${html`<strong>${counted(matched, "job")}</strong>`}.` : t`${what}.`}${" "}
-      ${SAID[action]?.(due)}</p>
+      ${SAID[action]?.(due, single)}</p>
     ${differs && html`<p class="problem" role="alert">${t`This reason was listed with ${counted(listed, "job")}.`}${" "}
       ${matched > listed && t`Other reasons may begin in the same way.`}</p>`}
     ${error ? html`<${Failure} error=${error} />` : !found && html`<p role="status">${t`Counting …`}</p>`}

@@ -84,10 +84,11 @@ export function useDue(action, jobs, spreads, number) {
   });
   const [entered, setSpread] = useState(null);
   const text = entered ?? (number > MANY ? SPREAD : "");
-  const hasSpread = spreads && (action === "requeue" || kind !== "shift");
+  const hasNoTime = ["requeue", "revoke"].includes(action);
+  const hasSpread = spreads && (hasNoTime || kind !== "shift");
   const spread = hasSpread && text.trim() ? { spread: text.trim() } : {};
   const spreadField = hasSpread && html`<${DurationField} kind="spread" label=${t`Spread over`} placeholder=${t`no time`} value=${text} set=${setSpread} />`;
-  if (action === "delete" || action === "revoke") return { due: {}, fields: null };
-  if (action === "requeue") return { due: spread, fields: spreadField };
+  if (action === "delete") return { due: {}, fields: null };
+  if (hasNoTime) return { due: spread, fields: spreadField };
   return { due: due && { ...due, ...spread }, fields: html`${fields}${single && due && html`<${Change} job=${single} due=${due} />`}${spreadField}` };
 }

@@ -143,7 +143,7 @@ export function JobList({ filter, counts, ask }) {
   };
   const done = () => (setChosen(new Set()), sortAnew());
   const picked = present.filter(({ key }) => chosen.has(key)).map(({ row }) => row.job);
-  const buttons = (jobs, scope) => [["requeue", t`Replay …`, t`Replay all that match …`, ["dead"]], ["revoke", t`Take back …`, t`Take back all that match …`, jobs ? ["reserved"] : []], ["reschedule", t`Reschedule …`, t`Reschedule all that match …`, ["delayed", "ready"]], ["delete", t`Delete …`, t`Delete all that match …`, Object.keys(MOMENTS)]]
+  const buttons = (jobs, scope) => [["requeue", t`Replay …`, t`Replay all that match …`, ["dead"]], ["revoke", t`Take back …`, t`Take back all that match …`, ["reserved"]], ["reschedule", t`Reschedule …`, t`Reschedule all that match …`, ["delayed", "ready"]], ["delete", t`Delete …`, t`Delete all that match …`, Object.keys(MOMENTS)]]
     .filter(([action, , , states]) => states.includes(filter.state) && may(["requeue", "revoke"].includes(action) ? "admin" : scope))
     .map(([action, name, nameForAll]) => html`<button key=${action} class=${action === "delete" ? "danger quiet" : ""}
       onClick=${() => ask({ action, filter, jobs, done })}>${jobs ? name : nameForAll}</button>`);

@@ -394,6 +394,8 @@ export const texts = {
   "Reschedule these jobs?": "为这些任务改期？",
   "Replay this job?": "重新投递此任务？",
   "Replay these jobs?": "重新投递这些任务？",
+  "They are ready for other workers at once; on its last attempt a job becomes a dead letter. A worker that still lives is not told, and may do the work, too.": "这些任务立即就绪，可由其他消费者处理；处于最后一次尝试的任务则成为死信。原消费者若仍在运行不会收到通知，可能重复处理。",
+  "They become ready for other workers over this time; on its last attempt a job becomes a dead letter. A worker that still lives is not told, and may do the work, too.": "这些任务在这段时间内陆续就绪，可由其他消费者处理；处于最后一次尝试的任务则成为死信。原消费者若仍在运行不会收到通知，可能重复处理。",
   "Take back this job?": "收回此任务？",
   "Take back these jobs?": "收回这些任务？",
   "Deleted {0} of {1}": "已删除 {0} 个（共 {1}）",

@@ -21,7 +21,7 @@ use crate::{
         errors::Problem,
         json::{self, ObjectWriter},
     },
-    job::{Delay, Due, Expire, ExpiryChange, OperationId, State},
+    job::{Delay, Due, Expire, ExpiryChange, OperationId, Reason, State},
     queue::{BulkAction, BulkRequest, JobFilter, Limits, OperationView, Progress},
 };
 
@@ -34,6 +34,7 @@ enum Kind {
     Delete,
     Reschedule,
     Requeue,
+    Revoke,
 }
 
 impl Kind {
@@ -42,7 +43,8 @@ impl Kind {
             "delete" => Ok(Self::Delete),
             "reschedule" => Ok(Self::Reschedule),
             "requeue" => Ok(Self::Requeue),
-            _ => Err("must be \"delete\", \"reschedule\" or \"requeue\"".to_owned()),
+            "revoke" => Ok(Self::Revoke),
+            _ => Err("must be \"delete\", \"reschedule\", \"requeue\" or \"revoke\"".to_owned()),
         }
     }
 
@@ -52,6 +54,7 @@ impl Kind {
             Self::Delete => None,
             Self::Reschedule => Some(State::Delayed),
             Self::Requeue => Some(State::Dead),
+            Self::Revoke => Some(State::Reserved),
         }
     }
 
@@ -60,6 +63,7 @@ impl Kind {
             Self::Delete => true,
             Self::Reschedule => matches!(state, State::Delayed | State::Ready),
             Self::Requeue => state == State::Dead,
+            Self::Revoke => state == State::Reserved,
         }
     }
 }
@@ -79,13 +83,14 @@ pub fn request(bytes: &Bytes, limits: &Limits, by: Arc<str>) -> Result<BulkReque
             fields.add_fault(
                 "filter/state",
                 format!(
-                    "must be \"delayed\" or \"ready\" to reschedule, \"dead\" to requeue; not \"{}\"",
+                    "must be \"delayed\" or \"ready\" to reschedule, \"dead\" to requeue, \"reserved\" to revoke; \
+                     not \"{}\"",
                     filter.state
                 ),
             );
         }
         let action = kind.and_then(|kind| action(fields, kind, limits));
-        let expiry = expiry(fields, kind);
+        let (expiry, reason) = (expiry(fields, kind), reason(fields, kind));
         let spread = spread(fields, action, limits);
         let is_dry_run = fields.optional("dry_run", values::flag).unwrap_or(true);
         let id = fields
@@ -99,7 +104,7 @@ pub fn request(bytes: &Bytes, limits: &Limits, by: Arc<str>) -> Result<BulkReque
         let limit = fields.optional("limit", |raw| values::whole_number(raw, 1, MAX_LIMIT));
         let limit = limit.filter(|_| !is_dry_run).map(|limit| limit as u64);
         let (action, filter): (BulkAction, JobFilter) = action.zip(filter)?;
-        Some(BulkRequest { id, action, filter, expiry, spread, limit, by })
+        Some(BulkRequest { id, action, filter, expiry, reason, spread, limit, by })
     })
 }
 
@@ -114,6 +119,15 @@ fn expiry(fields: &mut Fields<'_>, kind: Option<Kind>) -> ExpiryChange {
     super::expiry::change(fields)
 }
 
+/// Why jobs are taken back.
+fn reason(fields: &mut Fields<'_>, kind: Option<Kind>) -> Option<Reason> {
+    if kind.is_some_and(|kind| kind != Kind::Revoke) {
+        fields.refuse("reason", "is for the action revoke only");
+        return None;
+    }
+    fields.optional("reason", values::reason)
+}
+
 /// The action with its moment: `at`, `delay` or `shift`. `None` after a fault was recorded.
 fn action(fields: &mut Fields<'_>, kind: Kind, limits: &Limits) -> Option<BulkAction> {
     if kind != Kind::Reschedule {
@@ -121,11 +135,12 @@ fn action(fields: &mut Fields<'_>, kind: Kind, limits: &Limits) -> Option<BulkAc
     }
     match kind {
         Kind::Delete => {
-            fields.refuse("at", "is for the actions reschedule and requeue only");
-            fields.refuse("delay", "is for the actions reschedule and requeue only");
+            fields.refuse("at", "is not for the action delete");
+            fields.refuse("delay", "is not for the action delete");
             Some(BulkAction::Delete)
         }
         Kind::Requeue => Some(BulkAction::Requeue(requests::due(fields, limits).unwrap_or_default())),
+        Kind::Revoke => Some(BulkAction::Revoke(requests::due(fields, limits).unwrap_or_default())),
         Kind::Reschedule => {
             let (has_due, has_shift) = (fields.has("at") || fields.has("delay"), fields.has("shift"));
             let due = requests::due(fields, limits);
@@ -155,7 +170,7 @@ fn signed_millis(raw: &RawValue) -> ParseResult<i64> {
 
 fn spread(fields: &mut Fields<'_>, action: Option<BulkAction>, limits: &Limits) -> Option<Duration> {
     let unused = match action {
-        Some(BulkAction::Delete) => Some("is for the actions reschedule and requeue only"),
+        Some(BulkAction::Delete) => Some("is not for the action delete"),
         Some(BulkAction::Shift(_)) => Some("must not be given together with shift"),
         _ => None,
     };
@@ -209,10 +224,10 @@ fn write_operation(object: &mut ObjectWriter<'_>, operation: &OperationView) {
     object.text("action", request.action.as_str());
     match request.action {
         BulkAction::Delete => {}
-        BulkAction::Reschedule(Due::At(at)) | BulkAction::Requeue(Due::At(at)) => object.timestamp("at", at),
-        BulkAction::Reschedule(Due::After(delay)) | BulkAction::Requeue(Due::After(delay)) => {
-            object.seconds("delay", delay.as_duration());
-        }
+        BulkAction::Reschedule(due) | BulkAction::Requeue(due) | BulkAction::Revoke(due) => match due {
+            Due::At(at) => object.timestamp("at", at),
+            Due::After(delay) => object.seconds("delay", delay.as_duration()),
+        },
         BulkAction::Shift(shift_ms) => object.text("shift", &format!("{shift_ms}ms")),
     }
     match request.expiry {
@@ -227,6 +242,9 @@ fn write_operation(object: &mut ObjectWriter<'_>, operation: &OperationView) {
                 object.text("on_expiry", on_expiry.as_str());
             }
         }
+    }
+    if let Some(reason) = &request.reason {
+        object.text("reason", reason.as_str());
     }
     if let Some(spread) = request.spread {
         object.seconds("spread", spread);

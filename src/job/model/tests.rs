@@ -15,6 +15,16 @@ fn ranges_are_those_of_the_contract() {
 }
 
 #[test]
+fn the_reason_of_a_revoke_is_cut_off_where_it_is_too_long() {
+    let ann = Actor::parse("ann").expect("valid");
+    let revoked = |by, why: &str| Reason::revoked(by, Reason::new(why).as_ref()).as_str().to_owned();
+    assert_eq!(revoked(None, "x"), "revoked: x");
+    assert_eq!(Reason::revoked(Some(&ann), None).as_str(), "revoked by ann");
+    let long = revoked(Some(&ann), &"é".repeat(512));
+    assert_eq!((long.len(), long.ends_with('é')), (1_024, true));
+}
+
+#[test]
 fn a_time_in_the_past_means_now() {
     let now = Now::from_micros(1_000_500);
     assert_eq!(Due::At(Timestamp::from_millis(5)).resolve(now), now.rounded_down);

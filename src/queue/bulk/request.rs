@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    job::{Delay, Due, ExpiryChange, OperationId, State, Timestamp},
+    job::{Actor, Delay, Due, ExpiryChange, OperationId, Reason, State, Timestamp},
     store::{ChangeJob, JobChange, JobFilter, ListedJob, Order, Requeue, SeenJob, moment_of},
 };
 
@@ -20,6 +20,8 @@ pub struct BulkRequest {
     pub filter: JobFilter,
     /// Another expiry for those that are requeued.
     pub expiry: ExpiryChange,
+    /// Why jobs are taken back from their workers.
+    pub reason: Option<Reason>,
     /// The jobs are spread over this time after the moment that the action sets.
     pub spread: Option<Duration>,
     /// Most jobs to change; `None` for a dry run, which only counts them.
@@ -39,6 +41,8 @@ pub enum BulkAction {
     Shift(i64),
     /// Makes a dead letter wait again.
     Requeue(Due),
+    /// Takes a reserved job back from its worker.
+    Revoke(Due),
 }
 
 impl BulkAction {
@@ -49,6 +53,7 @@ impl BulkAction {
             Self::Delete => "delete",
             Self::Reschedule(_) | Self::Shift(_) => "reschedule",
             Self::Requeue(_) => "requeue",
+            Self::Revoke(_) => "revoke",
         }
     }
 }
@@ -62,9 +67,9 @@ impl BulkRequest {
 
     /// Whether both ask for the same. Neither their ids nor their callers matter.
     pub(super) fn is_repeat_of(&self, other: &Self) -> bool {
-        let Self { id: _, action, filter, expiry, spread, limit, by: _ } = self;
-        (action, filter, expiry, spread, limit)
-            == (&other.action, &other.filter, &other.expiry, &other.spread, &other.limit)
+        let Self { id: _, action, filter, expiry, reason, spread, limit, by: _ } = self;
+        (action, filter, expiry, reason, spread, limit)
+            == (&other.action, &other.filter, &other.expiry, &other.reason, &other.spread, &other.limit)
     }
 
     /// The order in which the jobs are walked: a shift of delayed jobs to later begins with the last one, so that the walk does
@@ -101,6 +106,11 @@ impl BulkRequest {
                 JobChange::Reschedule(Due::At(Timestamp::from_millis(moved)))
             }
             BulkAction::Requeue(due) => JobChange::Requeue(Requeue { due: later(due), expiry: self.expiry }),
+            BulkAction::Revoke(due) => {
+                let by = Actor::abridged(&self.by);
+                let reason = Reason::revoked(by.as_ref(), self.reason.as_ref());
+                JobChange::Revoke { due: later(due), reason: Some(reason) }
+            }
         };
         ChangeJob { seen: SeenJob::new(job), change }
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     clock::Clock,
-    job::{Actor, JobId, State, Timestamp},
+    job::{Actor, Job, JobId, State, Timestamp},
     metrics::{Event, QueueMetrics},
     store::{self, ChangeJob, JobChange, ListPosition, ListedJob, Minute, Span, Steps, Store},
 };
@@ -152,13 +152,13 @@ impl Runner {
         let by = Actor::abridged(&request.by);
         let results = self.store.change(changes.clone(), by.as_ref()).await?;
         let (mut changed, mut skipped) = (0, 0);
-        for (change, is_changed) in changes.iter().zip(results) {
+        for ((listed, change), is_changed) in jobs.iter().zip(&changes).zip(results) {
             if !is_changed {
                 skipped += 1;
                 continue;
             }
             changed += 1;
-            self.count_event(change, by.as_ref());
+            self.count_event(&listed.job, change, by.as_ref());
             if request.may_meet_again() {
                 walk.changed.insert(hash(&change.seen.id));
             }
@@ -170,20 +170,30 @@ impl Runner {
         Ok(())
     }
 
-    fn count_event(&self, change: &ChangeJob, by: Option<&Actor>) {
-        if change.change.makes_due(self.store.now()) {
-            self.metrics.count(Event::Due, change.seen.topic.as_str(), 1);
+    /// Counts the change of a job as the same change of that job alone is counted.
+    fn count_event(&self, job: &Job, ChangeJob { seen, change }: &ChangeJob, by: Option<&Actor>) {
+        let topic = seen.topic.as_str();
+        let is_revoked = matches!(change, JobChange::Revoke { .. });
+        // The reservation was of an older version, which is gone.
+        if is_revoked && job.waits_for_older() {
+            return;
         }
-        let event = match change.change {
+        if is_revoked && job.spec.has_used_all_attempts(job.attempts) {
+            self.metrics.count(Event::Buried, topic, 1);
+        } else if change.makes_due(self.store.now()) {
+            self.metrics.count(Event::Due, topic, 1);
+        }
+        let event = match change {
             JobChange::Delete => {
                 let ended = Ended { how: EndKind::Deleted, at: self.clock.wall_now(), by: by.cloned() };
-                self.ended.push(change.seen.id.clone(), change.seen.topic.clone(), ended);
+                self.ended.push(seen.id.clone(), seen.topic.clone(), ended);
                 Event::Deleted
             }
             JobChange::Requeue(_) => Event::Requeued,
+            JobChange::Revoke { .. } => Event::Released,
             JobChange::Reschedule(_) => return,
         };
-        self.metrics.count(event, change.seen.topic.as_str(), 1);
+        self.metrics.count(event, topic, 1);
     }
 
     /// Keeps the first jobs, to show them.

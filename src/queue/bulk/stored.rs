@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     job::{
-        Actor, Body, Delay, Due, Expire, ExpiryChange, History, OnExpiry, OperationId, State, Timestamp,
-        Topic, json::JobJson,
+        Actor, Body, Delay, Due, Expire, ExpiryChange, History, OnExpiry, OperationId, Reason, State,
+        Timestamp, Topic, json::JobJson,
     },
     store::{ArchiveContent, ArchivedRecord, JobFilter, ListedJob, Notice, NoticeContent},
 };
@@ -102,6 +102,8 @@ enum StoredAction {
     ShiftMs(i64),
     RequeueAtMs(i64),
     RequeueAfterMs(u64),
+    RevokeAtMs(i64),
+    RevokeAfterMs(u64),
 }
 
 /// A change of the expiry; what happens at the expiry stays if it is not named.
@@ -119,6 +121,8 @@ struct StoredRequest {
     filter: StoredFilter,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expiry: Option<StoredExpiry>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     spread_ms: Option<u64>,
     limit: Option<u64>,
     by: String,
@@ -156,7 +160,7 @@ struct StoredJob {
 
 impl StoredRequest {
     fn new(request: &BulkRequest) -> Self {
-        let BulkRequest { id: _, action, filter, expiry, spread, limit, by } = request;
+        let BulkRequest { id: _, action, filter, expiry, reason, spread, limit, by } = request;
         let action = match action {
             BulkAction::Delete => StoredAction::Delete,
             BulkAction::Reschedule(Due::At(at)) => StoredAction::RescheduleAtMs(at.as_millis()),
@@ -164,11 +168,14 @@ impl StoredRequest {
             BulkAction::Shift(shift_ms) => StoredAction::ShiftMs(*shift_ms),
             BulkAction::Requeue(Due::At(at)) => StoredAction::RequeueAtMs(at.as_millis()),
             BulkAction::Requeue(Due::After(delay)) => StoredAction::RequeueAfterMs(millis_of(*delay)),
+            BulkAction::Revoke(Due::At(at)) => StoredAction::RevokeAtMs(at.as_millis()),
+            BulkAction::Revoke(Due::After(delay)) => StoredAction::RevokeAfterMs(millis_of(*delay)),
         };
         Self {
             action,
             filter: StoredFilter::new(filter),
             expiry: StoredExpiry::new(*expiry),
+            reason: reason.as_ref().map(|reason| reason.as_str().to_owned()),
             spread_ms: spread.map(millis),
             limit: *limit,
             by: by.to_string(),
@@ -184,12 +191,18 @@ impl StoredRequest {
             StoredAction::ShiftMs(ms) => BulkAction::Shift(ms),
             StoredAction::RequeueAtMs(ms) => BulkAction::Requeue(Due::At(Timestamp::from_millis(ms))),
             StoredAction::RequeueAfterMs(ms) => BulkAction::Requeue(Due::After(delay(ms)?)),
+            StoredAction::RevokeAtMs(ms) => BulkAction::Revoke(Due::At(Timestamp::from_millis(ms))),
+            StoredAction::RevokeAfterMs(ms) => BulkAction::Revoke(Due::After(delay(ms)?)),
         };
         Some(BulkRequest {
             id: None,
             action,
             filter: self.filter.read()?,
             expiry: self.expiry.map_or(Some(ExpiryChange::Keep), StoredExpiry::read)?,
+            reason: match self.reason {
+                Some(reason) => Some(Reason::new(&reason)?),
+                None => None,
+            },
             spread: self.spread_ms.map(Duration::from_millis),
             limit: self.limit,
             by: self.by.into(),

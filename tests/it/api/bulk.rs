@@ -51,7 +51,8 @@ pub async fn ended(api: &Api, id: &str) -> Value {
     }
 }
 
-async fn run(api: &Api, request: &Value) -> Value {
+/// Starts an operation, and waits for its end.
+pub async fn run(api: &Api, request: &Value) -> Value {
     let started = start(api, request).await;
     ended(api, text(&started["id"])).await
 }

@@ -36,6 +36,13 @@ async fn invalid_requests_for_bulk_operations_are_named(engine: Engine) {
         ),
         (json!({ "action": "requeue", "filter": of_t("ready") }), &["/filter/state"]),
         (json!({ "action": "requeue", "filter": of_t("dead"), "shift": "1m" }), &["/shift"]),
+        (json!({ "action": "revoke", "filter": of_t("ready") }), &["/filter/state"]),
+        (
+            json!({ "action": "revoke", "filter": of_t("reserved"), "shift": "1m", "expire": "1h" }),
+            &["/shift", "/expire"],
+        ),
+        (json!({ "action": "requeue", "filter": of_t("dead"), "reason": "x" }), &["/reason"]),
+        (json!({ "action": "revoke", "filter": of_t("reserved"), "reason": 7 }), &["/reason"]),
         (json!({ "action": "reschedule", "filter": of_t("delayed") }), &[""]),
         (json!({ "action": "reschedule", "filter": of_t("reserved"), "delay": 1 }), &["/filter/state"]),
         (

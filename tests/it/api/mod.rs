@@ -10,6 +10,7 @@ mod batches;
 mod browsers;
 mod bulk;
 mod bulk_requests;
+mod bulk_revoke;
 mod callbacks;
 mod calling;
 mod causes;

@@ -122,6 +122,7 @@ const CHANGES: &[&[&str]] = &[
     &["cancel", "a"],
     &["bulk", "reschedule", "mail", "--state", "ready", "--delay", "1h"],
     &["bulk", "requeue", "mail"],
+    &["bulk", "revoke", "mail"],
     &["bulk", "delete", "mail", "--state", "ready"],
     &["bulk", "stop", "none"],
     &["dead", "requeue", "mail", "a"],

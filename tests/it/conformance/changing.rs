@@ -25,13 +25,13 @@ super::on_every_engine! {
 }
 
 /// Changes the job called `name` as it is now.
-async fn change_now(store: &dyn Store, name: &str, how: JobChange) -> bool {
+pub async fn change_now(store: &dyn Store, name: &str, how: JobChange) -> bool {
     let seen = see(store, name).await;
     one(store.change(change(&seen, how), None).await.expect("answers"))
 }
 
 async fn each_change_applies_to_its_states_only(fixture: StoreFixture) {
-    fill(&fixture, 7, 1).await;
+    fill(&fixture, 9, 1).await;
     let store = &*fixture.store;
     let past = Timestamp::from_millis(fixture.now().as_millis() - 5);
     let changes = [
@@ -41,6 +41,8 @@ async fn each_change_applies_to_its_states_only(fixture: StoreFixture) {
         (JobChange::Requeue(Due::After(delay(seconds(0))).into()), &[State::Dead]),
         (JobChange::Reschedule(Due::At(past)), &[State::Delayed, State::Ready]),
         (JobChange::Reschedule(Due::After(delay(seconds(3)))), &[State::Delayed, State::Ready]),
+        (JobChange::Revoke { due: Due::At(past), reason: None }, &[State::Reserved]),
+        (JobChange::Revoke { due: Due::After(delay(seconds(3))), reason: None }, &[State::Reserved]),
         (JobChange::Delete, &State::ALL),
     ];
     for (n, (how, states)) in changes.into_iter().enumerate() {
@@ -57,7 +59,9 @@ async fn each_change_applies_to_its_states_only(fixture: StoreFixture) {
             assert!(changed, "{how:?} {name}");
             let expected = match how {
                 JobChange::Delete => None,
-                JobChange::Reschedule(due) | JobChange::Requeue(Requeue { due, .. })
+                JobChange::Reschedule(due)
+                | JobChange::Requeue(Requeue { due, .. })
+                | JobChange::Revoke { due, .. }
                     if due == Due::At(past) =>
                 {
                     Some((State::Ready, fixture.now()))
@@ -65,7 +69,7 @@ async fn each_change_applies_to_its_states_only(fixture: StoreFixture) {
                 JobChange::Requeue(Requeue { due, .. }) if due == Due::After(delay(seconds(0))) => {
                     Some((State::Ready, fixture.now()))
                 }
-                JobChange::Requeue(_) | JobChange::Reschedule(_) => {
+                JobChange::Requeue(_) | JobChange::Reschedule(_) | JobChange::Revoke { .. } => {
                     Some((State::Delayed, fixture.now().after(seconds(3))))
                 }
             };
@@ -274,7 +278,7 @@ async fn a_large_call_changes_the_jobs_of_every_outlet(fixture: StoreFixture) {
             let change = match state {
                 State::Dead => JobChange::Requeue(Due::After(delay(seconds(20))).into()),
                 State::Delayed | State::Ready => JobChange::Reschedule(Due::After(delay(seconds(20)))),
-                State::Reserved => JobChange::Delete,
+                State::Reserved => JobChange::Revoke { due: Due::After(delay(seconds(20))), reason: None },
             };
             jobs.push(ChangeJob { seen: SeenJob::new(&listed.job), change });
         }
@@ -282,11 +286,11 @@ async fn a_large_call_changes_the_jobs_of_every_outlet(fixture: StoreFixture) {
     assert_eq!(store.change(jobs, None).await.expect("answers"), [true; 240]);
     let waiting = in_state(store, State::Delayed).await;
     let until = fixture.now().after(seconds(20));
-    assert_eq!(waiting.len(), 180);
+    assert_eq!(waiting.len(), 240);
     assert!(waiting.iter().all(|listed| listed.job.due_at == until));
     fixture.advance_and_promote(seconds(20)).await;
     let ready = in_state(store, State::Ready).await;
-    assert_eq!(ready.len(), 180);
+    assert_eq!(ready.len(), 240);
     for name in ["t", "u"] {
         for outlet in [plain(name), outlet_to(store, name, URLS[0]), outlet_to(store, name, URLS[1])] {
             let granted = store.reserve(&outlet, &claims(100), Wait::No).await.expect("reserves");

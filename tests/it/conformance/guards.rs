@@ -18,12 +18,13 @@ super::on_every_engine! {
     a_job_that_returned_to_its_place_is_changed,
 }
 
-fn every_change() -> [JobChange; 4] {
+fn every_change() -> [JobChange; 5] {
     [
         JobChange::Delete,
         JobChange::Reschedule(Due::default()),
         JobChange::Reschedule(Due::After(delay(seconds(77)))),
         JobChange::Requeue(after(seconds(0)).into()),
+        JobChange::Revoke { due: Due::default(), reason: None },
     ]
 }
 

@@ -30,6 +30,7 @@ mod replaced_holders;
 mod replacing;
 mod reserving;
 mod returning;
+mod revoking;
 mod schedules;
 mod secrets;
 mod steps;

@@ -1,7 +1,7 @@
 //! Steps on many jobs at once: lists, and changes of what they show.
 
 use linger::{
-    job::{Due, State, Timestamp},
+    job::{Due, Reason, State, Timestamp},
     store::{ChangeJob, JobChange, JobFilter, Order, SeenJob, Steps, moment_of},
 };
 use rand::{RngExt, seq::IndexedRandom};
@@ -110,11 +110,14 @@ impl Sequence<'_> {
 
     /// Mostly a change that applies to `state`.
     fn job_change(&mut self, state: State) -> JobChange {
-        let requeues = if state == State::Dead { 0.8 } else { 0.1 };
+        let [requeues, revokes] =
+            [State::Dead, State::Reserved].map(|suits| if state == suits { 0.8 } else { 0.1 });
         if self.random.random_bool(0.2) {
             JobChange::Delete
         } else if self.random.random_bool(requeues) {
             JobChange::Requeue(self.due_or_past().into())
+        } else if self.random.random_bool(revokes) {
+            JobChange::Revoke { due: self.due_or_past(), reason: Reason::new("revoked") }
         } else {
             JobChange::Reschedule(self.due_or_past())
         }

@@ -130,6 +130,7 @@ fn shift(id: &str) -> BulkRequest {
         action: BulkAction::Shift(3_600_000),
         filter: JobFilter::all(State::Delayed),
         expiry: linger::job::ExpiryChange::Keep,
+        reason: None,
         spread: None,
         limit: Some(1_000),
         by: "ops".into(),
@@ -186,6 +187,7 @@ async fn an_id_that_another_operation_has_is_refused() {
                 BulkRequest { action: BulkAction::Delete, ..shift("a") },
                 BulkRequest { filter: filter.clone(), ..shift("a") },
                 BulkRequest { expiry: linger::job::ExpiryChange::Clear, ..shift("a") },
+                BulkRequest { reason: linger::job::Reason::new("why"), ..shift("a") },
                 BulkRequest { spread: Some(seconds(1)), ..shift("a") },
                 BulkRequest { limit: Some(1), ..shift("a") },
             ] {

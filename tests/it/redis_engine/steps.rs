@@ -235,7 +235,7 @@ impl StepFixture {
             ("due", JobChange::Delete),
             ("dead", JobChange::Requeue(after(seconds(0)).into())),
             ("dead2", JobChange::Delete),
-            ("held", JobChange::Delete),
+            ("held", JobChange::Revoke { due: after(seconds(9)), reason: None }),
             ("ready", JobChange::Reschedule(Due::After(delay(seconds(9))))),
             ("ready2", JobChange::Delete),
             ("delayed", JobChange::Reschedule(Due::After(delay(seconds(0))))),

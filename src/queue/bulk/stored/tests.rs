@@ -57,6 +57,7 @@ fn view(action: BulkAction, examples: Vec<ListedJob>) -> OperationView {
         action,
         filter,
         expiry: ExpiryChange::Set(Expire::At(from_ms(17)), Some(OnExpiry::Delete)),
+        reason: Reason::new("the host is gone"),
         spread: Some(Duration::from_secs(10)),
         limit: Some(11),
         by: "ops".into(),
@@ -87,6 +88,8 @@ fn an_operation_is_read_as_it_was_written() {
         BulkAction::Shift(-19),
         BulkAction::Requeue(Due::After(delay(20))),
         BulkAction::Requeue(Due::At(from_ms(21))),
+        BulkAction::Revoke(Due::After(delay(22))),
+        BulkAction::Revoke(Due::At(from_ms(23))),
     ] {
         let written = view(action, vec![listed("http://a/?b=c", "why")]);
         let notice = notice(&written, &write("me", &written), Duration::from_secs(60));

@@ -47,7 +47,7 @@ fn apply_one(txn: &mut WriteTxn<'_>, step: &Step) -> Attempted<Applied> {
             if !change::is_as_seen(txn, scope, id, (topic, *state, *moment))? || !change.applies_to(*state) {
                 return Err(Refusal::NotAsSeen.into());
             }
-            change::change_seen(txn, id, change, by)
+            change::change_seen(txn, (id, topic), change, by)
         }
     }
 }
@@ -63,7 +63,7 @@ fn most_space(action: &StepAction) -> Option<SpaceNeed> {
         StepAction::Requeue(_) | StepAction::Patch(_) => Some(SpaceNeed::Growth),
         StepAction::Change { change, .. } => match change {
             JobChange::Delete => None,
-            JobChange::Reschedule(_) => Some(SpaceNeed::Rewrite),
+            JobChange::Reschedule(_) | JobChange::Revoke { .. } => Some(SpaceNeed::Rewrite),
             JobChange::Requeue(_) => Some(SpaceNeed::Growth),
         },
     }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::{
+    hold::{self, Holder},
     not_done::{Attempted, NotDone},
     remember::remember,
     write_txn::{FoundJob, WriteTxn},
@@ -13,7 +14,7 @@ use crate::{
         TopicFilter,
     },
     store::{
-        Applied, DeleteRule, DeletedJob, JobChange, Patch, Refusal, Requeue,
+        Applied, DeleteRule, DeletedJob, JobChange, Patch, Refusal, Release, Requeue,
         embedded::{
             disk::disk_space::SpaceNeed,
             rows::{
@@ -143,10 +144,10 @@ pub(super) fn is_as_seen(
     Ok((&job.topic, job.state(), moment_of(&job)) == seen)
 }
 
-/// Changes a job that is as a list showed it.
+/// Changes a job that is as a list showed it, in this topic.
 pub(super) fn change_seen(
     txn: &mut WriteTxn<'_>,
-    id: &JobId,
+    (id, topic): (&JobId, &Topic),
     change: &JobChange,
     by: Option<&Actor>,
 ) -> Attempted<Applied> {
@@ -155,10 +156,16 @@ pub(super) fn change_seen(
         JobChange::Delete => delete(txn, all, id, DeleteRule::AnyState, false),
         JobChange::Requeue(change) => requeue(txn, all, id, *change, by),
         JobChange::Reschedule(due) => patch(txn, all, id, &Patch { due: Some(*due), ..Patch::default() }, by),
+        JobChange::Revoke { due, reason } => {
+            let release = Release { due: Some(*due), reason: reason.clone() };
+            hold::release(txn, all, id, Holder::Attempt(None), &release)
+        }
     };
     match changed {
         Ok(Applied::Job(job)) => Ok(Applied::Done { topic: job.topic }),
         Ok(Applied::Deleted(DeletedJob { topic, .. })) => Ok(Applied::Done { topic }),
+        // The reservation was of an older version. It has ended, and the job waits.
+        Err(NotDone::Refused(Refusal::Replaced)) => Ok(Applied::Done { topic: topic.clone() }),
         // So does a record that cannot be read, which was set aside.
         Err(NotDone::Refused(_)) => Err(Refusal::NotAsSeen.into()),
         Ok(Applied::Done { .. }) | Err(NotDone::Database(_) | NotDone::Failed(_)) => changed,

@@ -119,7 +119,8 @@ impl StateMachine {
                 let change = match kind {
                     0 => JobChange::Delete,
                     1 => JobChange::Reschedule(after(wait(wait_ms))),
-                    _ => JobChange::Requeue(after(wait(wait_ms)).into()),
+                    2 => JobChange::Requeue(after(wait(wait_ms)).into()),
+                    _ => JobChange::Revoke { due: after(wait(wait_ms)), reason: None },
                 };
                 // The second one mostly finds it moved.
                 let twice = [(); 2].map(|()| ChangeJob { seen: SeenJob::new(&job), change: change.clone() });
@@ -216,7 +217,7 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => (0..24usize).prop_map(|job| Step::Delete { job }),
         2 => (0..24usize, waits()).prop_map(|(job, wait_ms)| Step::Patch { job, wait_ms }),
         1 => (0..24usize, waits()).prop_map(|(job, wait_ms)| Step::Requeue { job, wait_ms }),
-        2 => (0..24usize, waits(), 0..3usize).prop_map(|(job, wait_ms, kind)| Step::Change { job, wait_ms, kind }),
+        2 => (0..24usize, waits(), 0..4usize).prop_map(|(job, wait_ms, kind)| Step::Change { job, wait_ms, kind }),
         4 => (any::<usize>(), 0..5usize).prop_map(|(pick, kind)| Step::Held { pick, kind }),
         2 => prop_oneof![0u64..3, 0u64..2_000, 0u64..30_000, Just(120_000)].prop_map(|ms| Step::Pass { ms }),
         3 => (1..6usize).prop_map(|limit| Step::Promote { limit }),

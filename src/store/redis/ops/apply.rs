@@ -242,7 +242,7 @@ fn actor_arg(call: ScriptCall, by: Option<&Actor>) -> ScriptCall {
     call.optional_arg(by.map(Actor::as_str))
 }
 
-fn reason_arg(reason: Option<&Reason>) -> Option<String> {
+pub(super) fn reason_arg(reason: Option<&Reason>) -> Option<String> {
     reason.map(|reason| format!("+{}", reason.as_str()))
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use fred::types::Value;
 use futures_util::future::try_join_all;
 
-use super::apply::{StepRunner, expiry_arg, state_of};
+use super::apply::{StepRunner, expiry_arg, reason_arg, state_of};
 use crate::{
     job::{Actor, Due, ExpiryChange, Outlet, State, TopicFilter},
     store::{
@@ -196,17 +196,18 @@ fn may_apply(step: &Step) -> bool {
 /// The outlet whose keys a change needs in the state that the list showed. The list does not show a host: this is the plain one.
 fn needed_outlet(step: &Step) -> Option<Outlet> {
     let StepAction::Change { topic, state, change, .. } = &step.action else { return None };
-    let needs_keys =
-        matches!(state, State::Ready | State::Dead) || matches!(change, JobChange::Reschedule(_));
+    let needs_keys = matches!(state, State::Ready | State::Dead)
+        || matches!(change, JobChange::Reschedule(_) | JobChange::Revoke { .. });
     needs_keys.then(|| Outlet::plain(topic.clone()))
 }
 
 fn add_seen(call: ScriptCall, step: &Step) -> ScriptCall {
     let StepAction::Change { topic, state, moment, change } = &step.action else { return call };
-    let (due, names, expiry) = match change {
-        JobChange::Delete => (Due::default(), ["delete"; 2], ExpiryChange::Keep),
-        JobChange::Reschedule(due) => (*due, ["after", "at"], ExpiryChange::Keep),
-        JobChange::Requeue(Requeue { due, expiry }) => (*due, ["requeue", "requeue_at"], *expiry),
+    let (due, names) = match change {
+        JobChange::Delete => (Due::default(), ["delete"; 2]),
+        JobChange::Reschedule(due) => (*due, ["after", "at"]),
+        JobChange::Requeue(Requeue { due, .. }) => (*due, ["requeue", "requeue_at"]),
+        JobChange::Revoke { due, .. } => (*due, ["revoke", "revoke_at"]),
     };
     let (kind, ms): (&str, Value) = match due {
         Due::After(delay) => (names[0], millis_arg(delay.as_duration())),
@@ -214,5 +215,9 @@ fn add_seen(call: ScriptCall, step: &Step) -> ScriptCall {
     };
     let call = call.arg(step.id.as_str()).arg(topic.as_str());
     let call = call.arg(i64::from(state_code(*state))).arg(moment.as_millis()).arg(kind).arg(ms);
-    expiry_arg(call, expiry)
+    match change {
+        JobChange::Delete | JobChange::Reschedule(_) => expiry_arg(call, ExpiryChange::Keep),
+        JobChange::Requeue(Requeue { expiry, .. }) => expiry_arg(call, *expiry),
+        JobChange::Revoke { reason, .. } => call.optional_arg(reason_arg(reason.as_ref())),
+    }
 }

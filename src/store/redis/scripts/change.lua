@@ -2,7 +2,8 @@
 -- Changes jobs that a list showed, each only if it is still as it was seen.
 --
 -- ARGV[A..] who changes them or '', then per job its id, topic, state and moment as seen, the change 'delete', 'after', 'at',
---           'requeue' or 'requeue_at', its delay or moment in ms, and the change of the expiry (`change_expiry`)
+--           'requeue', 'requeue_at', 'revoke' or 'revoke_at', its delay or moment in ms, and the change of the expiry
+--           (`change_expiry`), or for a revoke the reason or '', with a leading '+' when given
 -- Reply     { 1 when a list should be compacted, per job a code, an outlet ('' when skipped), and the ms until it is due,
 --           or -1 }
 if REPLAY then return REPLAY end
@@ -14,8 +15,30 @@ local function moment_of(job)
   return job.state == DEAD and job.died or job.due
 end
 
+-- Takes a reserved job back. Returns as `change` does.
+local function revoke(id, job, due, is_moment, reason)
+  local is_dead = attempts_used_up(job)
+  if not outlets[job.outlet] and (is_dead or waits_for_older(job) or due <= NOW) then return MOVED, -1 end
+  if waits_for_older(job) then
+    end_older(id, job)
+    return OK, math.max(job.due - NOW, 0)
+  end
+  reason = reason ~= '' and sub(reason, 2) or nil
+  remember_attempt(job, REVOKED, reason)
+  if is_dead then
+    make_dead(id, job, reason or 'attempts_used')
+    return OK, -1
+  end
+  job.reason = reason
+  wait_until(id, job, due, is_moment)
+  return OK, math.max(due - NOW, 0)
+end
+
 -- Changes a job. Returns a code and the ms until it is due, or -1.
 local function change(id, job, kind, ms, expiry)
+  if kind == 'revoke' or kind == 'revoke_at' then
+    return revoke(id, job, due_at(kind == 'revoke_at', ms), kind == 'revoke_at', expiry)
+  end
   local was, due = job.state, nil
   local is_moment, requeues = kind == 'at' or kind == 'requeue_at', kind == 'requeue' or kind == 'requeue_at'
   if kind ~= 'delete' then due = due_at(is_moment, ms) end

@@ -47,18 +47,20 @@ impl Naive {
                         let patch = Patch { due: Some(*due), ..Patch::default() };
                         self.patch_one(&mut content, scope, id, &patch, by.as_ref())
                     }
+                    JobChange::Revoke { due, reason } => {
+                        let release = Release { due: Some(*due), reason: reason.clone() };
+                        self.revoke_one(&mut content, scope, id, None, release)
+                    }
                 };
-                applied.map_err(|_| Refusal::NotAsSeen)?;
+                applied.or_else(|refusal| match refusal {
+                    // The reservation was of an older version. It has ended.
+                    Refusal::Replaced => Ok(Applied::Done { topic: topic.clone() }),
+                    _ => Err(Refusal::NotAsSeen),
+                })?;
                 Ok(Applied::Done { topic: topic.clone() })
             }
-            StepAction::Revoke(attempt, _) => {
-                let held = content.find(scope, id).map(|entry| entry.receipt.clone());
-                let receipt = held.ok_or(Refusal::Gone)?.ok_or(Refusal::NotReserved)?;
-                let present = content.find(scope, id).map(|entry| entry.job.attempts);
-                if attempt.is_some() && *attempt != present {
-                    return Err(Refusal::Lost);
-                }
-                self.apply_held(&mut content, scope, id, &receipt, action)
+            StepAction::Revoke(attempt, release) => {
+                self.revoke_one(&mut content, scope, id, *attempt, release.clone())
             }
             StepAction::Release(receipt, _)
             | StepAction::Touch(receipt, _)
@@ -66,6 +68,22 @@ impl Naive {
             | StepAction::Cancel(receipt)
             | StepAction::Postpone(receipt, _) => self.apply_held(&mut content, scope, id, receipt, action),
         }
+    }
+
+    fn revoke_one(
+        &self,
+        content: &mut Content,
+        scope: &TopicFilter,
+        id: &JobId,
+        attempt: Option<u32>,
+        release: Release,
+    ) -> Outcome<Applied> {
+        let entry = content.find(scope, id).ok_or(Refusal::Gone)?;
+        let (receipt, present) = (entry.receipt.clone().ok_or(Refusal::NotReserved)?, entry.job.attempts);
+        if attempt.is_some_and(|attempt| attempt != present) {
+            return Err(Refusal::Lost);
+        }
+        self.apply_held(content, scope, id, &receipt, &StepAction::Revoke(attempt, release))
     }
 
     fn apply_held(
