@@ -170,6 +170,8 @@ fn read(reader: &mut Reader<'_>, purpose: Purpose) -> Config {
         log: LogSettings::read(reader),
     };
     config.server.http.check_host = must_check_host(&config);
+    // The settings of both engines have the same one; a second reading would report a fault twice.
+    config.queue.dead_retention = config.embedded.dead_retention;
     check_limits(&config, reader);
     check_unused_redis(reader);
     match purpose {

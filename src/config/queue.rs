@@ -26,6 +26,8 @@ pub struct Limits {
     pub max_wait: Duration,
     /// Most polls waiting at once.
     pub max_waiting: usize,
+    /// How long the store keeps dead letters; `None` keeps them forever.
+    pub dead_retention: Option<Duration>,
     /// Most callers that read lists, reasons, timelines or sorted topics at the same time. Not a setting; only tests change it.
     pub max_looks: usize,
     /// Which callbacks are accepted, and what they add to a job.
@@ -50,6 +52,7 @@ impl Limits {
                 .expect("the range of the key is that of delays"),
             max_wait: reader.duration("queue.max_wait", Duration::ZERO, HOUR),
             max_waiting: reader.count("queue.max_waiting", 0, 10_000_000),
+            dead_retention: None,
             max_looks: 4,
             callbacks,
         }

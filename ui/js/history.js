@@ -34,13 +34,17 @@ const Entry = ({ entry, title }) => html`<li class="job">
   <span class="small"><${When} at=${entry.at} /></span>
 </li>`;
 
+/** How many events of a job the server remembers. */
+const MOST_EVENTS = 10;
+
 export function History({ job }) {
   const entries = (job.history ?? []).map((entry) => [entry, titleOf(entry)]);
   entries.unshift([{ at: job.created_at }, t`It was added`]);
   // Without an attempt, the reservation is that of an older version.
   if (job.reserved_at && job.attempts > 0) entries.push([{ at: job.reserved_at, by: job.reserved_by }, t`Attempt ${job.attempts} began`]);
   return html`<h2>${t`History`}</h2>
-    <ol class="jobs">${entries.reverse().map(([entry, title], n) => html`<${Entry} key=${n} entry=${entry} title=${title} />`)}</ol>`;
+    <ol class="jobs">${entries.reverse().map(([entry, title], n) => html`<${Entry} key=${n} entry=${entry} title=${title} />`)}</ol>
+    ${job.history?.length >= MOST_EVENTS && html`<p class="small">${t`The server remembers the last ten events of a job; earlier ones may be missing.`}</p>`}`;
 }
 
 const strong = (text) => html`<strong>${text}</strong>`;

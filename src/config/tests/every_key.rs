@@ -243,6 +243,7 @@ fn every_key_is_found_where_it_belongs() {
             max_delay: Delay::new(secs(112)).expect("a delay"),
             max_wait: secs(113),
             max_waiting: 1_022,
+            dead_retention: Some(secs(114)),
             callbacks: callbacks.clone(),
             ..Limits::default()
         },

@@ -31,6 +31,9 @@ pub fn response(engine: &EngineInfo, queue: &Limits, server: &HttpOptions) -> Re
                 limits.seconds("max_wait", queue.max_wait);
                 limits.number("max_waiting", queue.max_waiting);
                 limits.number("max_looks", queue.max_looks);
+                if let Some(kept) = queue.dead_retention {
+                    limits.seconds("dead_retention", kept);
+                }
             });
             limits.object("server", |limits| {
                 limits.number("max_request_bytes", server.max_request_bytes);

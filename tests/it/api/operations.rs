@@ -1,6 +1,6 @@
 //! Pages for operators, request ids, and metrics.
 
-use linger::http::HttpOptions;
+use linger::{http::HttpOptions, queue::Limits};
 
 use super::on_every_engine;
 use crate::harness::{
@@ -75,6 +75,10 @@ async fn the_version_names_the_engine_and_its_durability(engine: Engine) {
     let (queue, server) = (&version["limits"]["queue"], &version["limits"]["server"]);
     assert_eq!((&queue["max_body"], &queue["max_wait"]), (&262_144.into(), &60.into()));
     assert_eq!(server["max_request_bytes"], 8_388_608);
+    assert_eq!(queue.get("dead_retention"), None, "they are kept forever");
+    let limits = Limits { dead_retention: Some(seconds(90)), ..Limits::default() };
+    let api = Api::with(engine, Setup { limits, ..Setup::default() }).await;
+    assert_eq!(api.get("/version").await.expect(200).json()["limits"]["queue"]["dead_retention"], 90);
 }
 
 async fn the_contract_is_served_unchanged(engine: Engine) {

@@ -10,6 +10,8 @@ import { countdown, counted, duration, enumerated } from "../format.js";
 import { Ended, History } from "../history.js";
 import { useKeys } from "../keys.js";
 import { t } from "../language.js";
+import { Life } from "../life.js";
+import { Next } from "../next.js";
 import { AsOf, Body, Copy, Elapsed, Facts, Gone, STATES, stateName, StateName, Text, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
 
@@ -114,6 +116,8 @@ export function Job({ id, hidesBodies }) {
   const poll = usePoll(path("jobs", id), 2_000);
   const job = poll.data;
   const { data: view } = usePoll(useMay(job?.topic)("read") && job ? path("topics", job.topic) : null, 5_000);
+  const { data: version } = usePoll(job?.state === "dead" ? "version" : null, 60_000);
+  const limits = version?.limits;
   useKeys({ r: poll.refresh, "g d": () => goDead(job?.topic) });
   const isGone = poll.error?.status === 404;
   const ended = poll.error?.ended;
@@ -136,10 +140,13 @@ export function Job({ id, hidesBodies }) {
       ? html`<${Gone} what=${t`This job is gone:`} poll=${poll}>${ended ? html`<${Ended} ended=${ended} />` : t`it was finished or deleted.`}${
           remembers && html` ${t`Its topic remembers ids for ${duration(remembers)}: until then, the same add does not make it again.`}`}<//>`
       : html`<${AsOf} poll=${poll} />`}
+    <section class="card ${poll.stale}">
+      <p class="headline"><${StateName} state=${job.state} />${!isGone && html` <span><${Waits} job=${job} view=${view} /></span><${ExpiresSoon} job=${job} />`}</p>
+      ${!isGone && html`<${Next} job=${job} view=${view} limits=${limits} /><${Actions} job=${job} refresh=${poll.refresh} />`}
+      <${Life} job=${job} view=${view} limits=${limits} ended=${ended} isGone=${isGone} />
+    </section>
     <div class="columns wide-left">
       <section class="card ${poll.stale}">
-        <p class="headline"><${StateName} state=${job.state} />${!isGone && html` <span><${Waits} job=${job} view=${view} /></span><${ExpiresSoon} job=${job} />`}</p>
-        ${!isGone && html`<${Actions} job=${job} refresh=${poll.refresh} />`}
         <${JobFacts} job=${job} view=${view} />
         <${History} job=${job} />
       </section>

@@ -26,7 +26,7 @@ function Checks({ poll }) {
 /** The limits by the settings that set them: sizes in bytes, durations in seconds. */
 const limitsOf = (limits) => Object.entries(limits).flatMap(([section, settings]) => Object.entries(settings).map(([name, value]) => [
   `${section}.${name}`,
-  /max_delay|max_wait$|timeout/.test(name) ? duration(value) : /bytes|body|delivery|rate/.test(name) ? bytes(value) : count(value),
+  /max_delay|max_wait$|timeout|retention/.test(name) ? duration(value) : /bytes|body|delivery|rate/.test(name) ? bytes(value) : count(value),
 ]));
 
 function Store({ version, space = {} }) {
