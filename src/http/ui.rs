@@ -101,7 +101,7 @@ const FILES: &[(&str, &[u8])] = &[
 const SETTINGS: &str = "settings.json";
 
 /// The modules that are loaded a little later than the first page, when they are shown, or in one language only.
-const LOADED_LATER: [&str; 22] = [
+const LOADED_LATER: [&str; 24] = [
     "js/addjob.js",
     "js/bulk.js",
     "js/cron.js",

@@ -42,6 +42,7 @@ pub use labels::{MAX_TOPICS, TopicUsage};
 pub use log::LogMetrics;
 pub use past::PastHour;
 pub use polls::{OpenPoll, PollsByTopic, RecentPolls};
+pub use process::resident_bytes;
 pub use queue::QueueMetrics;
 pub use recent::RecentEvents;
 pub use schedules::{OccurrenceEnd, ScheduleMetrics, ScheduleProblem};

@@ -60,6 +60,12 @@ fn stat() -> Option<ProcessStat> {
     ProcessStat::parse(&fs::read_to_string("/proc/self/stat").unwrap_or_default())
 }
 
+/// How many bytes of memory this process has in use, if the system says so.
+#[must_use]
+pub fn resident_bytes() -> Option<u64> {
+    Some(stat()?.resident_pages.saturating_mul(page_size() as u64))
+}
+
 fn ticks_per_second() -> f64 {
     clock_ticks_per_second().max(1) as f64
 }

@@ -113,11 +113,11 @@ pub use views::{
     StatsView, TimelineOf, TimelineView,
     cause::{CalledTopic, Cause, FailingHost, Throughput},
     dead_reasons::{DeadReason, DeadReasons},
-    process_notice::ProcessView,
+    process_notice::{ProcessLoad, ProcessView},
     sorted_topics::TopicSort,
 };
 
 pub use crate::store::{
-    Claim, Degraded, DeleteRule, EngineInfo, FinishJob, JobFilter, JobPage, ListPosition, ListedJob, Minute,
-    Order, Patch, Release, Requeue, Reservation, Span, Timeline, TopicConfig, TopicStats,
+    Claim, Degraded, DeleteRule, EngineInfo, FinishJob, JobFilter, JobPage, LastBackup, ListPosition,
+    ListedJob, Minute, Order, Patch, Release, Requeue, Reservation, Span, Timeline, TopicConfig, TopicStats,
 };

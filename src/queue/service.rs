@@ -146,7 +146,13 @@ impl Queue {
         let ended = Arc::<EndedJobs>::default();
         let pauses = Pauses::new(store.clone(), clock.clone(), tasks.clone());
         let (pollers, outlet_listener) = (Pollers::new(clock.clone()), Arc::<OnceLock<_>>::default());
-        let activity = OwnActivity { pollers: pollers.clone(), outlet_listener: outlet_listener.clone() };
+        let operations =
+            Operations::new(store.clone(), clock.clone(), metrics.clone(), ended.clone(), tasks.clone());
+        let activity = OwnActivity {
+            pollers: pollers.clone(),
+            outlet_listener: outlet_listener.clone(),
+            operations: operations.clone(),
+        };
         let queue = Arc::new(Self {
             waiters: Waiters::new(return_context, pauses.clone(), limits.max_waiting),
             pauses,
@@ -155,13 +161,7 @@ impl Queue {
             scrape: StoreScrape::new(store.clone(), clock.clone(), metrics.clone()),
             timelines,
             sorted_topics,
-            operations: Operations::new(
-                store.clone(),
-                clock.clone(),
-                metrics.clone(),
-                ended.clone(),
-                tasks.clone(),
-            ),
+            operations,
             purges: Purges::new(store.clone(), metrics.clone(), tasks.clone()),
             processes: Processes::new(store.clone(), clock.clone(), metrics.clone(), tasks.clone(), activity),
             read_permits,

@@ -109,8 +109,9 @@ impl Queue {
         let minute = Span::new(Minute::containing(self.clock.now()), 1, 1).expect("a minute is a span");
         let view = self.timelines.timeline(TimelineOf::All, minute).await?;
         let EventsOfAll { minute, hour, by_topic, past, processes } = self.processes.events().await?;
-        let (totals, space) = (view.timeline.totals, self.store.space().await?);
-        Ok(StatsView { now: view.now, totals, minute, hour, by_topic, past, processes, space })
+        let totals = view.timeline.totals;
+        let (space, last_backup) = (self.store.space().await?, self.store.last_backup().await?);
+        Ok(StatsView { now: view.now, totals, minute, hour, by_topic, past, processes, space, last_backup })
     }
 
     async fn view_now(&self, topic: &Topic, stats: TopicStats) -> TopicView {

@@ -32,7 +32,7 @@ use crate::{
     clock::Clock,
     job::{State, Timestamp, Topic, TopicFilter},
     metrics::{EventSummary, EventsByTopic, PastHour},
-    store::{Span, Store, StoreSpace, Timeline, Totals},
+    store::{LastBackup, Span, Store, StoreSpace, Timeline, Totals},
 };
 
 /// How many topics a timeline by topic has.
@@ -85,6 +85,8 @@ pub struct StatsView {
     pub processes: Vec<ProcessView>,
     /// The space that the store takes.
     pub space: StoreSpace,
+    /// What is known of its last backup.
+    pub last_backup: LastBackup,
 }
 
 type Kept = Arc<SharedReading<TimelineView>>;

@@ -11,10 +11,10 @@ use tokio::runtime;
 
 use super::wiring;
 use crate::{
-    clock::SystemClock,
+    clock::{Clock, SystemClock},
     config::{Config, EngineKind},
     files::file_kind,
-    job::{Outlet, TopicFilter},
+    job::{Outlet, Timestamp, TopicFilter},
     messages::printable,
     metrics::Metrics,
     process::signals,
@@ -111,9 +111,20 @@ pub fn verify_backup(file: &Path) -> Result<VerifyReport, MaintenanceError> {
 pub fn backup(config: &Config, file: &Path) -> Result<String, MaintenanceError> {
     only_embedded(config, "use the means of Redis (BGSAVE, its append-only file, a replica)")?;
     remove_incomplete_at_stop(file.to_owned())?;
-    let bytes =
-        embedded::backup(&config.embedded.data_dir, file).map_err(|error| backup_error(error, file))?;
-    Ok(format!("{}: {bytes} bytes; verify it with: linger verify {0}\n", file.display()))
+    let (data_dir, began_at) = (&config.embedded.data_dir, SystemClock::new().wall_now());
+    let bytes = embedded::backup(data_dir, file).map_err(|error| backup_error(error, file))?;
+    let note = record_backup(data_dir, began_at);
+    Ok(format!("{}: {bytes} bytes; verify it with: linger verify {0}\n{note}", file.display()))
+}
+
+/// Has the server show when the backup began. Returns a line for the operator if that fails: the backup is complete all the same.
+fn record_backup(data_dir: &Path, began_at: Timestamp) -> String {
+    match embedded::record_backup(data_dir, began_at) {
+        Ok(()) => String::new(),
+        Err(error) => {
+            format!("the server does not show when this backup was made: {}: {error}\n", data_dir.display())
+        }
+    }
 }
 
 /// Where nothing can be written to `file`, as in a container without a writable directory, there may still be an output.
@@ -139,8 +150,10 @@ pub fn backup_to(config: &Config, out: &mut impl io::Write) -> Result<String, Ma
     let scratch_dir = scratch_dir.map_or_else(|| config.embedded.data_dir.clone(), PathBuf::from);
     let scratch = scratch_dir.join("backup");
     remove_incomplete_at_stop(scratch.clone())?;
-    let bytes = embedded::backup_to(&config.embedded.data_dir, &scratch, out).map_err(maintenance_error)?;
-    Ok(format!("{bytes} bytes"))
+    let (data_dir, began_at) = (&config.embedded.data_dir, SystemClock::new().wall_now());
+    let bytes = embedded::backup_to(data_dir, &scratch, out).map_err(maintenance_error)?;
+    let note = record_backup(data_dir, began_at);
+    Ok(format!("{bytes} bytes\n{note}").trim_end().to_owned())
 }
 
 /// Restores a sound backup into the configured data directory, which must be empty. Returns what was done.

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::{
     AddJob, Added, Allowed, Applied, Archive, ArchiveContent, ArchiveKind, ArchivedRecord, Claim, Degraded,
-    EngineInfo, Error, FinishJob, Finished, JobFilter, JobPage, JobRecord, ListPosition, Notice,
+    EngineInfo, Error, FinishJob, Finished, JobFilter, JobPage, JobRecord, LastBackup, ListPosition, Notice,
     NoticeContent, NoticeKind, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put, RecordReader,
     Reservation, Result, ScheduleChange, ScheduleOutcome, SchedulePage, ScheduleStore, Span, Step, Store,
     StoreSpace, Timeline, TopicConfig, TopicStats, TopicStore, TopicValues, Updated, Verified, Wait,
@@ -179,6 +179,10 @@ impl Store for Metered {
 
     async fn space(&self) -> Result<StoreSpace> {
         self.timed("space", self.store.space()).await
+    }
+
+    async fn last_backup(&self) -> Result<LastBackup> {
+        self.store.last_backup().await
     }
 
     async fn close(&self) -> Result<()> {

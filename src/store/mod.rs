@@ -278,6 +278,11 @@ pub trait Store: TopicStore + ScheduleStore + std::fmt::Debug + 'static {
         Ok(StoreSpace::default())
     }
 
+    /// What is known of the last complete backup.
+    async fn last_backup(&self) -> Result<LastBackup> {
+        Ok(LastBackup::default())
+    }
+
     /// Flushes and stops; later operations fail with [`Error::Unavailable`].
     async fn close(&self) -> Result<()>;
 }
@@ -289,6 +294,18 @@ pub struct StoreSpace {
     pub used_bytes: Option<u64>,
     /// Bytes that are free; of several servers on the one with the least. `None` where there is no limit.
     pub free_bytes: Option<u64>,
+}
+
+/// What is known of the last backup of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LastBackup {
+    /// The engine makes none itself.
+    #[default]
+    Foreign,
+    /// None is known.
+    Unknown,
+    /// It began at this moment, and is complete.
+    At(Timestamp),
 }
 
 /// A part of a store that does not work, while the store as a whole does.

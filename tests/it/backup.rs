@@ -202,9 +202,45 @@ fn a_backup_can_be_written_to_stdout() {
     assert!(output.status.success() && stderr(&output).ends_with(" bytes\n"), "{}", stderr(&output));
     fs::write(path.join("copy"), &output.stdout).expect("writes");
     assert!(run_successfully(&["verify", "copy"], path).contains("jobs       1 (1 delayed"));
-    assert_eq!(file_names(&path.join("data")), before, "the backup leaves no file behind");
+    fs::remove_file(path.join("data/last-backup")).expect("the time of the backup is recorded");
+    assert_eq!(file_names(&path.join("data")), before, "the backup leaves no other file behind");
     let missing = run(&["backup", "-", "--data-dir", "none"], path);
     assert!(!missing.status.success() && missing.stdout.is_empty());
+}
+
+#[test]
+fn the_server_shows_when_the_last_backup_began() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let shown = |server: &Server| server.call("GET", "/stats", "").json()["store"]["backup_at"].clone();
+    let server = Server::serve(&[], &[], path);
+    assert!(shown(&server).is_null(), "none is known");
+    run_successfully(&["backup", "copy"], path);
+    let first = shown(&server).as_str().expect("a moment").to_owned();
+    assert!(run(&["backup", "-"], path).status.success());
+    let second = shown(&server);
+    assert!(second.as_str() > Some(&*first), "{second} comes after {first}");
+    assert!(!run(&["backup", "no/such/place"], path).status.success());
+    assert_eq!(shown(&server), second, "it was none");
+    assert!(server.stop().success());
+    // What a store leaves behind that was moved away.
+    let restored = path.join("restored/data");
+    fs::create_dir_all(&restored).expect("makes it");
+    fs::copy(path.join("data/last-backup"), restored.join("last-backup")).expect("copies");
+    run_successfully(&["restore", "copy", "--data-dir", "restored/data"], path);
+    let server = Server::serve(&[], &[], &path.join("restored"));
+    assert!(shown(&server).is_null(), "it is of another store");
+}
+
+#[test]
+fn a_backup_that_cannot_be_recorded_is_complete_and_says_so() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let _server = Server::serve(&[], &[], path);
+    fs::create_dir(path.join("data/last-backup")).expect("makes it");
+    let message = run_successfully(&["backup", "copy"], path);
+    assert!(message.contains("the server does not show when this backup was made: "), "{message}");
+    assert!(run_successfully(&["verify", "copy"], path).contains("copy: sound"));
 }
 
 /// In a container whose root file system is read-only, say.

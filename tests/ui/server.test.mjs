@@ -1,20 +1,31 @@
 // The page of the server, what a failure would cost, and the menu in the header.
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { lossOf } from "../../ui/js/durability.js";
 import { inBrowser, onEveryEngine, onRedis } from "./harness.mjs";
+
+const PROGRAM = process.env.LINGER_PROGRAM;
 
 const card = (page, title) => page.locator(".card").filter({ has: page.getByRole("heading", { name: title, exact: true }) });
 
 onEveryEngine("the server says what runs, where jobs are, and what a failure would cost", {}, async ({ server, tab, page }) => {
   await server.add({ topic: "t" });
   await tab.go("server");
-  const process = page.getByRole("row").filter({ hasText: `/${server.child.pid}` });
-  await process.getByText("ago").waitFor();
+  const row = page.getByRole("row").filter({ hasText: `/${server.child.pid}` });
+  await row.getByText("ago").waitFor();
+  await row.getByText(/^[\d.]+ MiB$/).waitFor();
   await tab.sees(server.redis ? /^Redis \d|^Valkey/ : /^embedded \(SQLite/);
   await tab.sees(server.redis ? "about the last second of changes is lost" : "nothing is lost");
   await card(page, "Store").getByText(/^[\d.]+ [KM]iB$/).first().waitFor();
   assert.equal(await tab.text("Disk left").count(), server.redis ? 0 : 1);
+  assert.equal(await tab.text("Last backup").count(), server.redis ? 0 : 1);
+  if (!server.redis) {
+    const backup = page.locator("dl div").filter({ hasText: "Last backup" });
+    await backup.getByText("none known").waitFor();
+    execFileSync(PROGRAM, ["backup", "copy"], { cwd: server.directory });
+    await backup.getByText(/now|ago/).waitFor();
+  }
   await tab.sees("Accepts work");
   const limits = page.locator(".limits");
   await limits.getByText("Limits").click();

@@ -866,6 +866,8 @@ export const texts = {
   "Version": "版本",
   "Version {0}.": "版本 {0}。",
   "Up since": "启动时间",
+  "Last backup": "上次备份",
+  "none known": "没有已知的备份",
   "A token for all topics sees the processes.": "查看进程需要适用于所有主题的令牌。",
   "the store": "存储",
   "Store": "存储",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::{
     client::Client,
@@ -64,6 +64,26 @@ pub struct Stats {
     pub topics_complete: Option<bool>,
     /// The server processes whose events these are; the first one answers.
     pub processes: Vec<Process>,
+    /// What the store takes, and its last backup.
+    #[serde(default)]
+    pub store: StoreFigures,
+}
+
+/// What the store takes, and its last backup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub struct StoreFigures {
+    /// Bytes that it takes on disk, or that Redis has in use; none if that is not known.
+    pub used_bytes: Option<u64>,
+    /// Bytes that are free; none where there is no limit, or if that is not known.
+    pub free_bytes: Option<u64>,
+    /// When the last backup began; `Some(None)` if none is known, and none on an engine that makes no backups itself.
+    #[serde(default, deserialize_with = "present")]
+    pub backup_at: Option<Option<Timestamp>>,
+}
+
+/// A member that is there, although it may be null.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Timestamp>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 /// What happened to the jobs of a topic.
@@ -101,6 +121,8 @@ pub struct Process {
     pub name: String,
     /// Its version.
     pub version: String,
+    /// Bytes of memory that it has in use, if it says so.
+    pub resident_bytes: Option<u64>,
 }
 
 /// The calls as data, for callers that send them with [`Client::send`] and read the response themselves.

@@ -6,7 +6,7 @@ use crate::{
     http::json::{self, ObjectWriter},
     job::Timestamp,
     metrics::{Event, EventSummary, PastHour},
-    queue::StatsView,
+    queue::{LastBackup, ProcessLoad, StatsView},
 };
 
 const MINUTE_MS: i64 = 60_000;
@@ -50,15 +50,36 @@ pub fn response(stats: &StatsView, detail: Option<StatsDetail>) -> Response {
             object.text("version", &process.version);
             object.timestamp("started_at", process.started_at);
             object.timestamp("seen_at", process.seen_at);
+            let ProcessLoad { resident_bytes, operations, failing_topics } = process.load;
+            write_known(
+                &mut object,
+                [
+                    ("resident_bytes", resident_bytes),
+                    ("operations", operations),
+                    ("failing_topics", failing_topics),
+                ],
+            );
             object.end();
         });
         object.object("store", |store| {
-            let space = [("used_bytes", stats.space.used_bytes), ("free_bytes", stats.space.free_bytes)];
-            space.into_iter().filter_map(|(name, bytes)| Some((name, bytes?))).for_each(|(name, bytes)| {
-                store.number(name, bytes);
-            });
+            let space = stats.space;
+            write_known(store, [("used_bytes", space.used_bytes), ("free_bytes", space.free_bytes)]);
+            match stats.last_backup {
+                LastBackup::Foreign => {}
+                LastBackup::Unknown => store.timestamp_or_null("backup_at", None),
+                LastBackup::At(began_at) => store.timestamp("backup_at", began_at),
+            }
         });
     })
+}
+
+/// Leaves out what is not known.
+fn write_known<const N: usize>(object: &mut ObjectWriter<'_>, figures: [(&'static str, Option<u64>); N]) {
+    for (name, figure) in figures {
+        if let Some(figure) = figure {
+            object.number(name, figure);
+        }
+    }
 }
 
 fn write_past(object: &mut ObjectWriter<'_>, past: &PastHour) {

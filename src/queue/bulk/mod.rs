@@ -285,6 +285,13 @@ impl Operations {
         Ok(())
     }
 
+    /// How many operations this process runs, without dry runs.
+    pub fn running(&self) -> u64 {
+        let is_change =
+            |operation: &&Arc<Operation>| operation.is_running() && !operation.request.is_dry_run();
+        self.lock().iter().filter(is_change).count() as u64
+    }
+
     /// Keeps an operation, in place of the oldest that has ended if there are many.
     fn keep(&self, operation: Arc<Operation>) {
         let mut own = self.lock();

@@ -1,10 +1,15 @@
-//! The activity of one process: the workers that poll it, and the endpoints that it calls.
+//! The activity of one process: the workers that poll it, the endpoints that it calls, and its bulk operations.
 
 use std::sync::{Arc, OnceLock};
 
-use crate::queue::{
-    callbacks::{called_endpoint::CalledEndpoint, outlet_listener::OutletListener},
-    pop::pollers::{Poller, Pollers},
+use crate::{
+    metrics::resident_bytes,
+    queue::{
+        bulk::Operations,
+        callbacks::{called_endpoint::CalledEndpoint, outlet_listener::OutletListener},
+        pop::pollers::{Poller, Pollers},
+        views::{cause::CalledTopic, process_notice::ProcessLoad},
+    },
 };
 
 /// What passes through one process.
@@ -21,6 +26,7 @@ pub(in crate::queue) struct Activity {
 pub(in crate::queue) struct OwnActivity {
     pub pollers: Arc<Pollers>,
     pub outlet_listener: Arc<OnceLock<Arc<dyn OutletListener>>>,
+    pub operations: Arc<Operations>,
 }
 
 impl OwnActivity {
@@ -28,5 +34,16 @@ impl OwnActivity {
         let (pollers, is_complete) = self.pollers.latest();
         let endpoints = self.outlet_listener.get().map(|listener| listener.endpoints());
         Activity { pollers, endpoints: endpoints.unwrap_or_default(), is_complete }
+    }
+
+    /// What this process has and does.
+    pub fn load(&self) -> ProcessLoad {
+        let called = self.outlet_listener.get().map(|listener| listener.called_topics()).unwrap_or_default();
+        let fails = |called: &&CalledTopic| called.of_topic.is_some() || called.of_jobs.is_some();
+        ProcessLoad {
+            resident_bytes: resident_bytes(),
+            operations: Some(self.operations.running()),
+            failing_topics: Some(called.values().filter(fails).count() as u64),
+        }
     }
 }

@@ -28,6 +28,19 @@ pub struct ProcessView {
     pub started_at: Timestamp,
     /// When it last published its figures.
     pub seen_at: Timestamp,
+    /// What it has, and what it does.
+    pub load: ProcessLoad,
+}
+
+/// What a process has and does. Earlier versions do not say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ProcessLoad {
+    /// Memory in use.
+    pub resident_bytes: Option<u64>,
+    /// Bulk operations that it runs, without dry runs.
+    pub operations: Option<u64>,
+    /// Topics of whose callbacks its last call failed.
+    pub failing_topics: Option<u64>,
 }
 
 /// What a process has published.
@@ -59,6 +72,9 @@ struct StoredProcess {
     polls: Option<StoredNumbers<u64>>,
     signs: Option<StoredNumbers<i64>>,
     past: Option<StoredHour>,
+    /// Earlier versions have none.
+    #[serde(default)]
+    load: ProcessLoad,
 }
 
 /// The minutes of an hour: some 6 KB if the counts have 20 digits.
@@ -180,6 +196,7 @@ pub fn content(process: &OtherProcess) -> NoticeContent {
         polls: polls.map(|polls| StoredNumbers::new(&polls.topics, polls.is_complete, POLLS_LEN)),
         signs: signs.map(|signs| StoredNumbers::new(&signs.topics, signs.is_complete, SIGNS_LEN)),
         past: Some(StoredHour::new(&process.past)),
+        load: process.view.load,
     };
     let text = serde_json::to_vec(&stored).expect("every value is a text or a number, or several");
     NoticeContent::new(text).expect("events and polls by topic leave 10 KiB for the rest")
@@ -194,6 +211,7 @@ pub fn read(notice: &Notice, now: Timestamp) -> Option<OtherProcess> {
         version: stored.version,
         started_at: Timestamp::from_millis(stored.started_ms),
         seen_at: Timestamp::from_millis(now.as_millis().saturating_sub(age_ms)),
+        load: stored.load,
     };
     let topics = stored.topics.into_iter().map(|topic| (topic.topic.into(), topic.minute.read()));
     let by_topic = EventsByTopic { topics: topics.collect(), is_complete: stored.has_all_topics };
@@ -204,4 +222,22 @@ pub fn read(notice: &Notice, now: Timestamp) -> Option<OtherProcess> {
     let signs = signs.map(|(topics, is_complete)| SignsByTopic { topics, is_complete });
     let past = stored.past.map_or_else(|| PastHour::new(0), |past| past.read());
     Some(OtherProcess { view, minute, hour, by_topic, past, polls, signs })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn an_earlier_version_says_nothing_of_its_load() {
+        let summary = r#"{"events":{},"late":[]}"#;
+        let text = format!(
+            r#"{{"name":"web-1/1","version":"0.0.9","started_ms":5,"minute":{summary},"hour":{summary},"topics":[],"has_all_topics":true}}"#
+        );
+        let notice = Notice { id: "1".to_owned(), content: text.into_bytes().into(), age: Duration::ZERO };
+        let view = read(&notice, Timestamp::from_millis(9)).expect("is a notice").view;
+        assert_eq!((view.started_at, view.load), (Timestamp::from_millis(5), ProcessLoad::default()));
+    }
 }

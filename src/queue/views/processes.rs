@@ -156,6 +156,7 @@ impl Processes {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at: self.started_at,
             seen_at: self.clock.wall_now(),
+            load: self.activity.load(),
         }
     }
 

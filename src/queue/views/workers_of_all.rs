@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::{
         metrics::PastHour,
-        queue::views::process_notice::{self, ProcessView},
+        queue::views::process_notice::{self, ProcessLoad, ProcessView},
         store::Notice,
     };
 
@@ -82,6 +82,7 @@ mod tests {
                 version: "0.1.0".to_owned(),
                 started_at: Timestamp::from_millis(0),
                 seen_at: Timestamp::from_millis(0),
+                load: ProcessLoad::default(),
             },
             minute: EventSummary::default(),
             hour: EventSummary::default(),

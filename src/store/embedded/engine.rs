@@ -25,6 +25,7 @@ use super::{
     rate_limits::RateLimits,
     rows::db::SqlResult,
     verify::{
+        backup_mark::last_backup,
         findings::Findings,
         online::{VerifyStep, check_file},
         record_reader::read_records,
@@ -41,9 +42,9 @@ use crate::{
     job::{CallRate, HostNumber, Job, JobId, Origin, Outlet, RememberedId, Timestamp, Topic, TopicFilter},
     store::{
         AddJob, Added, Allowed, Applied, Archive, Claim, Degraded, EngineInfo, Error, FinishJob, Finished,
-        JobFilter, JobPage, JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor,
-        PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, StoreSpace, Timeline,
-        TopicConfig, TopicStats, TopicStore, TopicValues, Updated, Verified, Wait,
+        JobFilter, JobPage, JobRecord, LastBackup, ListPosition, Notices, Order, Outcome, Promoted,
+        PurgeCursor, PurgeSlice, Put, RecordReader, Reservation, Result, Span, Step, Store, StoreSpace,
+        Timeline, TopicConfig, TopicStats, TopicStore, TopicValues, Updated, Verified, Wait,
     },
 };
 
@@ -280,6 +281,13 @@ impl Store for EmbeddedStore {
         let options = self.options.clone();
         let read = tokio::task::spawn_blocking(move || store_space(&options)).await;
         read.map_err(|_cancelled| self.published.stop_error())
+    }
+
+    async fn last_backup(&self) -> Result<LastBackup> {
+        let data_dir = self.options.data_dir.clone();
+        let read = tokio::task::spawn_blocking(move || last_backup(&data_dir)).await;
+        let began_at = read.map_err(|_cancelled| self.published.stop_error())?;
+        Ok(began_at.map_or(LastBackup::Unknown, LastBackup::At))
     }
 
     async fn close(&self) -> Result<()> {

@@ -74,6 +74,7 @@ pub use recovery::accept_clock::{AcceptedClock, accept_clock};
 pub use start::open;
 pub use verify::{
     backup::{backup, backup_to, remove_incomplete, restore, restore_from, restored_file},
+    backup_mark::record_backup,
     offline::{Inspection, inspect, inspect_backup},
     record_reader::{Identity, read_identity, read_records},
 };

@@ -36,6 +36,11 @@ async fn the_figures_tell_what_is_there_and_what_happened(engine: Engine) {
     let used = seen["store"]["used_bytes"].as_u64();
     assert_eq!(used.is_some_and(|bytes| bytes > 0), engine != Engine::Naive, "{seen}");
     assert_eq!(seen["store"]["free_bytes"].is_u64(), engine == Engine::Embedded, "no limit is set for Redis");
+    let process = &seen["processes"][0];
+    assert!(process["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 1_000_000), "{seen}");
+    assert_eq!((&process["operations"], &process["failing_topics"]), (&json!(0), &json!(0)));
+    let none_known = (engine == Engine::Embedded).then_some(&json!(null));
+    assert_eq!(seen["store"].get("backup_at"), none_known, "{seen}");
     api.add(r#"{"topic":"a","delay":0}"#).await;
     let by_topic = api.get("/stats?by=topic").await.expect(200).json();
     let mut of_a = expected.clone();

@@ -38,6 +38,8 @@ async fn the_figures_are_those_of_all_processes_that_live() {
     let names: Vec<&str> = [0, 1].map(|n| both["processes"][n]["name"].as_str().expect("a name")).to_vec();
     let pids = [first.pid(), two.pid()];
     assert!(names.iter().zip(pids).all(|(name, pid)| name.ends_with(&format!("/{pid}"))), "{names:?}");
+    let memory = [0, 1].map(|n| both["processes"][n]["resident_bytes"].as_u64());
+    assert!(memory.iter().all(|bytes| bytes.is_some_and(|bytes| bytes > 1_000_000)), "{both}");
     two.kill();
     let left = stats_of(&mut one, 1).await;
     assert_eq!((&left["hour"]["added"], &left["counts"]["delayed"]), (&json!(1), &json!(3)), "{left}");

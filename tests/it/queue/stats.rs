@@ -92,6 +92,8 @@ async fn the_figures_are_those_of_all_processes() {
     let seen: Vec<_> = both.processes.iter().map(|process| (process.started_at, process.seen_at)).collect();
     assert_eq!(seen, [(start, clock.now()), (start, start)]);
     assert!(both.processes.iter().all(|process| process.version == env!("CARGO_PKG_VERSION")));
+    assert!(both.processes.iter().all(|process| process.load.resident_bytes.is_some_and(|bytes| bytes > 0)));
+    assert!(both.processes.iter().all(|process| process.load.operations == Some(0)));
     one.add(&["f"]).await;
     assert_eq!(one.stats().await.minute.count(Event::Added), 6, "its own figures are always new");
     let other_way = two.stats().await;

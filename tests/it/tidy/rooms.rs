@@ -142,9 +142,11 @@ const PARTS: &[Part] = &[
             ("views/cause", &[]),
             ("callbacks/called_endpoint", &[]),
             ("callbacks/outlet_listener", &["callbacks/called_endpoint", "views/cause"]),
+            ("bulk", &["ended", "error"]),
             (
                 "views",
                 &[
+                    "bulk",
                     "callbacks/called_endpoint",
                     "callbacks/outlet_listener",
                     "error",
@@ -153,7 +155,6 @@ const PARTS: &[Part] = &[
                     "views/cause",
                 ],
             ),
-            ("bulk", &["ended", "error"]),
             ("service", &["*"]),
             ("spans", &["service"]),
             ("jobs", &["ended", "error", "service", "spans"]),

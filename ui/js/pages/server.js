@@ -29,6 +29,9 @@ const limitsOf = (limits) => Object.entries(limits).flatMap(([section, settings]
   /max_delay|max_wait$|timeout|retention/.test(name) ? duration(value) : /bytes|body|delivery|rate/.test(name) ? bytes(value) : count(value),
 ]));
 
+/** When the last backup began; only an engine that makes them says so. */
+const backupOf = ({ backup_at: at }) => at === undefined ? null : at === null ? t`none known` : html`<${When} at=${at} copies />`;
+
 function Store({ version, space = {} }) {
   const [used, free] = version.engine === "redis" ? [t`Memory in use`, t`Memory left`] : [t`On disk`, t`Disk left`];
   const { text, isBad } = lossOf(version);
@@ -37,13 +40,14 @@ function Store({ version, space = {} }) {
     [t`Durability`, html`<span class=${isBad ? "tag" : ""}>${version.durability}</span>${text && html`<p class=${isBad ? "warning" : "small"}>${text}</p>`}`],
     [used, space.used_bytes !== undefined && bytes(space.used_bytes)],
     [free, space.free_bytes !== undefined && bytes(space.free_bytes)],
+    [t`Last backup`, backupOf(space)],
   ]} />`;
 }
 
 const Processes = ({ processes }) => html`<table>
-  <thead><tr><th scope="col">${t`Process`}</th><th scope="col">${t`Version`}</th><th scope="col">${t`Up since`}</th></tr></thead>
-  <tbody>${processes.map(({ name, version, started_at: at }) => html`<tr key=${name}>
-    <th scope="row"><span class="mono">${name}</span></th><td>${version}</td><td><${When} at=${at} /></td></tr>`)}</tbody></table>`;
+  <thead><tr><th scope="col">${t`Process`}</th><th scope="col">${t`Version`}</th><th scope="col">${t`Up since`}</th><th scope="col" class="number">${t`Memory`}</th></tr></thead>
+  <tbody>${processes.map(({ name, version, started_at: at, resident_bytes: memory }) => html`<tr key=${name}>
+    <th scope="row"><span class="mono">${name}</span></th><td>${version}</td><td><${When} at=${at} /></td><td class="number">${memory === undefined ? "–" : bytes(memory)}</td></tr>`)}</tbody></table>`;
 
 export function Server() {
   const version = usePoll("version", 30_000);

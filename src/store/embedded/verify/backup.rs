@@ -17,7 +17,10 @@ use rusqlite::{
     config::DbConfig,
 };
 
-use super::offline::read_run_state;
+use super::{
+    backup_mark::{BACKUP_MARK_FILE, forget_backup},
+    offline::read_run_state,
+};
 use crate::{
     files::new_file::{directory_of, partial_path, rename_new},
     store::embedded::{
@@ -111,8 +114,10 @@ pub fn restore_from(
         return Ok(false);
     }
     // The lock file may still contain the mark of a previous store, which must not be compared with this one.
-    let kept =
-        partial.keep_as(&target, || locked.lock_file().set_len(0).map_err(io_at(&data_dir.join(LOCK_FILE))));
+    let kept = partial.keep_as(&target, || {
+        locked.lock_file().set_len(0).map_err(io_at(&data_dir.join(LOCK_FILE)))?;
+        forget_backup(data_dir).map_err(io_at(&data_dir.join(BACKUP_MARK_FILE)))
+    });
     kept.map(|_| true)
 }
 
@@ -203,7 +208,7 @@ impl Drop for Partial {
     }
 }
 
-/// Allows only a lock file, which stays behind when a restore fails, and the ballast.
+/// Allows only a lock file, which stays behind when a restore fails, the ballast, and what is recorded of backups.
 fn refuse_unless_empty(dir: &Path) -> Result<(), OpenError> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -212,7 +217,7 @@ fn refuse_unless_empty(dir: &Path) -> Result<(), OpenError> {
     };
     for entry in entries {
         let name = entry.map_err(io_at(dir))?.file_name();
-        if name != LOCK_FILE && name != BALLAST_FILE {
+        if ![LOCK_FILE, BALLAST_FILE, BACKUP_MARK_FILE].contains(&name.to_str().unwrap_or_default()) {
             let why =
                 format!("it is not empty ({} is in it), and a restore overwrites nothing", name.display());
             return Err(io_at(dir)(io::Error::new(io::ErrorKind::DirectoryNotEmpty, why)));

@@ -7,6 +7,7 @@
 //! no operation.
 
 pub(super) mod backup;
+pub(super) mod backup_mark;
 pub(super) mod findings;
 mod memory_check;
 pub(super) mod offline;

@@ -13,7 +13,7 @@ use linger::{
     },
     store::{
         AddJob, Added, Allowed, Applied, Archive, Claim, EngineInfo, FinishJob, Finished, JobFilter, JobPage,
-        JobRecord, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
+        JobRecord, LastBackup, ListPosition, Notices, Order, Outcome, Promoted, PurgeCursor, PurgeSlice, Put,
         RecordReader, Reservation, Result, ScheduleChange, ScheduleOutcome, SchedulePage, ScheduleStore,
         Span, Step, StepAction, Store, StoreSpace, Timeline, TopicConfig, TopicStats, TopicStore,
         TopicUpdates, TopicValues, Updated, Verified, Wait,
@@ -57,6 +57,10 @@ impl Store for FailingStore {
 
     async fn space(&self) -> Result<StoreSpace> {
         self.call("space", self.inner.space()).await
+    }
+
+    async fn last_backup(&self) -> Result<LastBackup> {
+        self.call("last_backup", self.inner.last_backup()).await
     }
 
     async fn timeline(&self, topic: Option<&Topic>, span: Span) -> Result<Timeline> {
