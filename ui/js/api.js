@@ -23,8 +23,9 @@ const unreachable = (detail) => new ApiError({ status: 0, code: "unreachable", .
 /** What the token may do, as `GET /whoami` says; null while that is not known. */
 export const rights = observable(null);
 
-/** How many dead letters there are, as the figures of the whole queue said when a page last read them; null if none did. */
-export const deadLetters = observable(null);
+/** What the figures of the whole queue said when a page last read them: dead letters, bulk operations that run, and topics whose
+ * callbacks fail, at the process that knows most of them. Empty if no page read them. */
+export const figures = observable({});
 
 let retry = 0;
 
@@ -43,7 +44,7 @@ async function readRights(wait = 1_000) {
 
 session.follow(() => {
   rights.set(null);
-  deadLetters.set(null);
+  figures.set({});
   readRights();
 });
 
@@ -113,8 +114,13 @@ function problemOf(response, text) {
 export async function get(path, signal, known) {
   const { token } = session.get();
   const data = await send("GET", path, { signal, known });
-  if (/^stats\b/.test(path) && session.get().token === token) deadLetters.set(data.counts.dead);
+  if (/^stats\b/.test(path) && session.get().token === token) figures.set(figuresOf(data));
   return data;
+}
+
+function figuresOf({ counts, processes }) {
+  const all = (name) => processes.map((process) => process[name] ?? 0);
+  return { dead: counts.dead, operations: all("operations").reduce((sum, number) => sum + number), failing: Math.max(...all("failing_topics")) };
 }
 
 /** Fails if the server does not know this token. */

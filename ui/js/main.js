@@ -3,7 +3,7 @@ import { Boundary, focusHeading, html, later, render, useEffect, useObservable, 
 import { href, route } from "./address.js";
 import { settings } from "./api.js";
 import { t } from "./language.js";
-import { Overview } from "./pages/overview.js";
+import { Overview, troubles } from "./pages/overview.js";
 import { SignIn } from "./pages/signin.js";
 import { Topic } from "./pages/topic.js";
 import { Loading, notLoaded } from "./parts.js";
@@ -73,7 +73,8 @@ function App() {
   const signsIn = required && !token;
   const [name, page] = signsIn ? [t`Sign in`, html`<${SignIn} />`] : pageOf(parts, hidesBodies);
   const isFirst = useRef(true);
-  useEffect(() => void (document.title = [name, "Linger", title].filter(Boolean).join(" · ")), [name, title]);
+  const number = useObservable(troubles);
+  useEffect(() => void (document.title = [number > 0 ? `(${number}) ${name}` : name, "Linger", title].filter(Boolean).join(" · ")), [name, title, number]);
   useEffect(() => {
     if (!isFirst.current) focusHeading();
     isFirst.current = false;

@@ -26,7 +26,7 @@ export function Menu({ showKeys }) {
   const menu = useRef(null);
   // The focus goes back to the button first, which then gets it again from what is opened.
   const after = (action) => () => (menu.current.hidePopover(), action());
-  return html`<button class="quiet menu-button" popovertarget="menu"><span class="visually-hidden">${t`Menu`} </span>${known?.name || t`Menu`}</button>
+  return html`<button class="quiet menu-button" popovertarget="menu"><span class="visually-hidden">${t`Menu`} </span>${known?.name ? html`${known.name} <small>${known.scopes.join(", ")}</small>` : t`Menu`}</button>
     <div ref=${menu} id="menu" popover="auto" class="menu" role="group" aria-label=${t`Menu`}>
       ${known && html`<${Who} rights=${known} />`}
       <${Choice} name="theme" legend=${t`Theme`} options=${[["auto", t`Auto`], ["light", t`Light`], ["dark", t`Dark`]]} />

@@ -1,7 +1,7 @@
 // What surrounds every page: the header, the state of the connection, the keys, and the warning about plain HTTP.
-import { html, useObservable, useRef, useState } from "./lib.js";
+import { html, useEffect, useObservable, useRef, useState } from "./lib.js";
 import { go, goDead, href, path, placeIn, route } from "./address.js";
-import { deadLetters, get, rights } from "./api.js";
+import { figures, get, rights } from "./api.js";
 import { useKeyList } from "./asking.js";
 import { useMay } from "./changes.js";
 import { serverNow, useNow } from "./clock.js";
@@ -28,11 +28,30 @@ const PAGES = [
 /** Reads the figures of the whole queue so rarely that it costs nothing, where no page does so anyway. */
 const RARELY_MS = 30_000;
 
-/** How many dead letters there are, if there are some and the token covers all topics. */
-function DeadCount({ isRead }) {
-  usePoll(useMay()("read") && !isRead ? "stats" : null, RARELY_MS);
-  const number = useObservable(deadLetters);
-  return number > 0 && html` <span class="tag">${count(number)}</span>`;
+/** What is counted beside the name of a page, and what a screen reader hears after the number. */
+const COUNTED = {
+  dead: { figure: "dead", isBad: true },
+  callbacks: { figure: "failing", isBad: true, meaning: t`failing` },
+  bulk: { figure: "operations", meaning: t`running` },
+};
+
+/** How many there are, if there are some and the token covers all topics. */
+function Count({ page }) {
+  const { figure, isBad, meaning } = COUNTED[page];
+  const number = useObservable(figures)[figure];
+  return number > 0 && html` <span class=${isBad ? "tag bad" : "tag"} title=${meaning}>${count(number)}${meaning && html`<span class="visually-hidden"> ${meaning}</span>`}</span>`;
+}
+
+/** The pages. Where they do not fit, they are scrolled so that the present one is seen. */
+function Pages({ pages, root }) {
+  const nav = useRef(null);
+  usePoll(useMay()("read") && root !== "" ? "stats" : null, RARELY_MS);
+  useEffect(() => {
+    const link = nav.current.querySelector("[aria-current]");
+    if (link) nav.current.scrollLeft = link.offsetLeft - (nav.current.clientWidth - link.offsetWidth) / 2;
+  }, [root, pages.length]);
+  return html`<nav ref=${nav} aria-label=${t`Pages`}>${pages.map(([name, target, roots]) => html`<a key=${name} href=${href(...target)}
+    aria-current=${roots.includes(root) ? "page" : undefined}>${name}${COUNTED[target[0]] && html`<${Count} page=${target[0]} />`}</a>`)}</nav>`;
 }
 
 const Logo = () => html`<svg class="logo" viewBox="0 0 32 32" aria-hidden="true">
@@ -128,9 +147,8 @@ export function Shell({ title, signsIn, children }) {
   return html`<a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.querySelector("main").focus())}>
       ${t`Skip to the page`}</a>
     <header class="top">
-      <div class="brand"><a href=${href()}><${Logo} />Linger</a>${title && html`<span class="title">${title}</span>`}</div>
-      ${!signsIn && html`<nav aria-label=${t`Pages`}>${pages.map(([name, target, roots]) => html`<a key=${name} href=${href(...target)}
-        aria-current=${roots.includes(root) ? "page" : undefined}>${name}${target[0] === "dead" && html`<${DeadCount} isRead=${root === ""} />`}</a>`)}</nav>
+      <div class="brand"><a href=${href()}><${Logo} /><span class="name">Linger</span></a>${title && html`<span class="title">${title}</span>`}</div>
+      ${!signsIn && html`<${Pages} pages=${pages} root=${root} />
         <${Search} />
         <${Live} />
         <${Menu} showKeys=${() => keys.ask({})} />`}

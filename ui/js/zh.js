@@ -81,6 +81,7 @@ export const texts = {
   "Loading {0} …": "正在加载{0}…",
   "The page was not loaded": "页面未能加载",
 
+  "failing": "失败",
   // The menu and the keys
   "Menu": "菜单",
   "This server requires no token: all may do everything.": "此服务器不要求令牌：任何人都可以执行所有操作。",

@@ -1,7 +1,7 @@
 // Dead letters of a topic, or of all: why and when they died; replay and delete those of a reason.
 import { html, useEffect, useLayoutEffect, useObservable, useRef, useState } from "../lib.js";
 import { changed, href, path, query, queryText } from "../address.js";
-import { deadLetters, rights } from "../api.js";
+import { figures, rights } from "../api.js";
 import { useQuestion } from "../asking.js";
 import { Lacking, useMay } from "../changes.js";
 import { useNow } from "../clock.js";
@@ -131,7 +131,7 @@ function DeadLetters({ topic, chosen, ask, children }) {
   const may = useMay(topic);
   const [few, setFew] = useState(null);
   // The head of the page then says the same as the page.
-  useEffect(() => void (!topic && poll.data?.complete && deadLetters.set(poll.data.examined)), [poll.data]);
+  useEffect(() => void (!topic && poll.data?.complete && figures.set({ ...figures.get(), dead: poll.data.examined })), [poll.data]);
   useKeys({ r: poll.refresh });
   const actions = (group) => {
     if (!may("admin") || !group.prefix) return null;

@@ -1,5 +1,5 @@
 // Overview: whether all is well, and the topics.
-import { html, useRef, useState } from "../lib.js";
+import { html, observable, useEffect, useRef, useState } from "../lib.js";
 import { href, queryText, ROOT } from "../address.js";
 import { Cause } from "../cause.js";
 import { useMay } from "../changes.js";
@@ -13,6 +13,9 @@ import { Changes, useStableOrder } from "../order.js";
 import { AsOf, Bars, Command, Distance, Elapsed, Failure, Mark, Moment, STATES, stateName, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { countsSince } from "../timeline.js";
+
+/** How many topics are in trouble, while the overview shows that; else null. */
+export const troubles = observable(null);
 
 const PAGE = 1000;
 const ROWS = 50;
@@ -147,6 +150,8 @@ function Trouble({ topics, isPart, poll, late, minuteOf, loss }) {
     ...view, oldest_overdue_at: view.oldest_overdue_at ?? (view.counts.ready > 0 ? oldest.get(view.topic) : null),
   }]));
   const troubled = [...present.values()].filter((view) => troublesOf(view, now).length > 0);
+  useEffect(() => void troubles.set(troubled.length), [troubled.length]);
+  useEffect(() => () => troubles.set(null), []);
   const { shown, changes, sort } = useStableOrder(troubled, (view) => view.topic, bySeverity(now), `${!late.data} ${!dead.data}`);
   const sortAnew = () => Promise.all([poll.refresh(), late.refresh(), dead.refresh()]).then(() => (folded.current = null, sort()));
   useKeys({ r: sortAnew });
