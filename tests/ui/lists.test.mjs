@@ -74,7 +74,8 @@ inBrowser("a list has columns, whose headings stay in sight", {}, async ({ serve
   assert.ok(await link.evaluate((link) => link.scrollWidth > link.clientWidth && link.title === "long:".repeat(50)), "the pointer shows the whole id");
   await page.locator(".list tbody tr").nth(40).scrollIntoViewIfNeeded();
   const { y } = await page.getByRole("columnheader", { name: "Due" }).boundingBox();
-  assert.ok(y >= 0 && y < 5, `the heading is at ${y}`);
+  const { height } = await page.locator(".top").boundingBox();
+  assert.ok(y >= height && y < height + 5, `the heading is at ${y}`);
 });
 
 const SOME = { ops: ["--scope", "admin"], reads: ["--scope", "read", "--topic", "mail"] };
@@ -195,6 +196,8 @@ inBrowser("the way back leads to the place where a list was left", {}, async ({ 
   const again = await link.boundingBox();
   assert.ok(Math.abs(again.y - y) <= 2, `the row was at ${y} and is at ${again.y}`);
   assert.equal(await page.evaluate(() => document.activeElement.innerText), "job:075");
+  // A row that is half behind the header would be too small a target.
+  await page.evaluate(() => scrollTo(0, 0));
   await tab.check("the list as it was left");
   // The range goes on from the row that was selected last.
   await page.getByLabel("Select job:074").click({ modifiers: ["Shift"] });
