@@ -76,7 +76,9 @@ fn an_emptied_redis_is_refused_by_all_processes_until_the_loss_is_accepted() {
     }
     assert_eq!(one.call("POST", "/jobs", ADD).status, 201);
     assert_eq!(other.call("GET", "/jobs/new", "").status, 200);
-    assert_eq!(serve(&redis, &directory, &[]).call("GET", "/jobs/new", "").status, 200);
+    let third = serve(&redis, &directory, &[]);
+    let answer = third.call("GET", "/jobs/new", "");
+    assert_eq!(answer.status, 200, "{answer:?}\n{}", third.log());
     let log = one.log();
     assert_eq!(log.lines().filter(|line| line.contains("ERROR")).count(), 1, "{log}");
 }

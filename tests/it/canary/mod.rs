@@ -95,9 +95,14 @@ fn send_requests(server: &Server) -> Vec<String> {
             "bury" => {
                 (format!("/jobs/{step}/bury"), format!(r#"{{"receipt":"{receipt}","reason":"{REASON}"}}"#))
             }
+            // Later than the next pop, however slow the machine is.
+            "release" => {
+                (format!("/jobs/{step}/{step}"), format!(r#"{{"receipt":"{receipt}","delay":"1h"}}"#))
+            }
             _ => (format!("/jobs/{step}/{step}"), format!(r#"{{"receipt":"{receipt}"}}"#)),
         };
-        assert!(matches!(send("POST", &path, &body).status, 200 | 204), "{step}");
+        let answer = send("POST", &path, &body);
+        assert!(matches!(answer.status, 200 | 204), "{step}: {answer:?}");
         send("POST", &path, &body);
         receipts.push(receipt);
     }
