@@ -58,7 +58,8 @@ impl Lateness {
         &self.0
     }
 
-    /// Those of the first steps; there are none in the others. Jobs by more steps are left out.
+    /// The counts of the first steps; all others are 0. Counts of more steps than there are were made by another version, and are
+    /// left out.
     #[must_use]
     pub fn from_steps(first: &[u64]) -> Self {
         let mut steps = Self::default();

@@ -48,7 +48,7 @@
 //! that a viewer is there. The others find it when the sweep reads the settings (`scripts/get_settings.lua`),
 //! without an additional call. While it is younger than ten seconds, each publishes its figures as a notice every
 //! two seconds. Without viewers nothing is written. The last minute is also counted by topic, for the topics that
-//! have a label in the metrics. A notice has room for those with most events, some 500, and says whether these are
+//! have a label in the metrics. A notice has room for those with most events, some 140, and says whether these are
 //! all. The answer passes that on, because a sum that lacks a process is too low.
 //!
 //! # Lists

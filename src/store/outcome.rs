@@ -126,7 +126,7 @@ pub struct Move {
     pub kind: MoveKind,
     /// How long after its deadline.
     pub late: Duration,
-    /// Whether it is ready since.
+    /// Whether that made it ready.
     pub is_ready: bool,
     /// The id of a job that expired and was deleted.
     pub deleted: Option<JobId>,

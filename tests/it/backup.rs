@@ -227,6 +227,7 @@ fn the_server_shows_when_the_last_backup_began() {
     let restored = path.join("restored/data");
     fs::create_dir_all(&restored).expect("makes it");
     fs::copy(path.join("data/last-backup"), restored.join("last-backup")).expect("copies");
+    fs::write(restored.join("last-backup.1.partial"), "2026-").expect("writes");
     run_successfully(&["restore", "copy", "--data-dir", "restored/data"], path);
     let server = Server::serve(&[], &[], &path.join("restored"));
     assert!(shown(&server).is_null(), "it is of another store");
@@ -389,12 +390,8 @@ fn backups_of_redis_are_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("redis.toml"), "[store]\nengine = 'redis'").expect("writes");
     for command in ["backup", "restore"] {
-        assert_refused(
-            &[command, "copy", "--config", "redis.toml"],
-            directory.path(),
-            2,
-            "the store is Redis; ",
-        );
+        let words = [command, "copy", "--config", "redis.toml"];
+        assert_refused(&words, directory.path(), 2, "the store is Redis; ");
     }
     assert_eq!(file_names(directory.path()), ["redis.toml"]);
 }

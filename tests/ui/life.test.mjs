@@ -41,7 +41,7 @@ const CASES = [
   [READY, { view: CALLED }, "It is called as soon as the limits of its callback allow it: attempt 1 of 16."],
   [READY, { view: resting("https://shop.example:443") }, `It is called at ${shown("13:10:00")} at the earliest, because its endpoint rests: attempt 1 of 16.`],
   [READY, { view: resting("https://other.example:443") }, "It is called as soon as the limits of its callback allow it: attempt 1 of 16."],
-  [{ ...READY, callback: { url: "http://other.example:81/x" } }, { view: null }, "It is called as soon as the limits of its callback allow it: attempt 1 of 16."],
+  [{ ...READY, callback: { url: "http://other.example:81/x" } }, {}, "It is called as soon as the limits of its callback allow it: attempt 1 of 16."],
   [RESERVED, {}, `${UNLESS} is ready again at once for attempt 2 of 16.`],
   [{ ...RESERVED, retry: [15, 180], attempts: 5 }, {}, `${UNLESS} comes back after 3 min for attempt 6 of 16.`],
   [{ ...RESERVED, retry: [15, 180], max_attempts: 0 }, {}, `${UNLESS} comes back after 15 s for attempt 2.`],
@@ -57,11 +57,12 @@ const CASES = [
   [{ ...RESERVED, attempts: 0 }, {}, `It becomes ready for attempt 1 of 16 when the older version is given back, at ${shown("13:00:00")} at the latest.`],
   [{ ...RESERVED, attempts: 0, due_at: at("11:00:00") }, {}, `It becomes ready for attempt 1 of 16 when the older version is given back, between ${shown("12:00:00")} and ${shown("13:00:00")}.`],
   [{ ...RESERVED, attempts: 0, due_at: at("13:00:00") }, {}, `At ${shown("14:00:00")} it becomes ready for attempt 1 of 16.`],
-  [DEAD, { limits: { queue: {} } }, "Nothing: it stays a dead letter until it is replayed or deleted."],
+  [DEAD, { limits: { queue: {} } }, "It stays a dead letter until it is replayed or deleted."],
   [DEAD, { limits: { queue: { dead_retention: 600 } } }, `It stays a dead letter until ${shown("13:10:00")}, when the server deletes it, unless it is replayed before.`],
   // What is not known yet is not guessed.
   [DEAD, {}, ""],
   [JOB, { view: null }, ""],
+  [{ ...READY, callback: { url: "http://other.example:81/x" } }, { view: null }, ""],
   [{ ...JOB, state: "of a later version" }, {}, ""],
 ];
 
@@ -80,6 +81,19 @@ inBrowser("what happens next follows from the job, its topic and the server", {}
   assert.deepEqual(texts, CASES.map(([, , text]) => text));
 });
 
+inBrowser("a job does not come due after its end", {}, async ({ tab, page }) => {
+  await tab.go();
+  await tab.sees("Overview");
+  const job = { ...JOB, attempts: 1, created_at: "2026-01-01T00:00:00Z", due_at: "2026-01-01T01:00:00Z" };
+  const end = "2026-01-01T00:10:00Z";
+  const kinds = await page.evaluate(async ({ job, end }) => {
+    const { pointsOf } = await import("./js/life.js");
+    const all = [[{ ...job, state: "dead", dead_at: end }], [job, { how: "deleted", at: end }], [{ ...job, state: "ready" }]];
+    return all.map(([job, ended]) => pointsOf(job, { ended, now: Date.now() }).map(({ kind }) => kind).join(" "));
+  }, { job, end });
+  assert.deepEqual(kinds, ["added dead unknown now", "added unknown dead", "added due unknown now attempt"]);
+});
+
 const pop = (server, topic) => server.call("POST", `topics/${topic}/pop?worker=w-1`);
 const next = (page) => page.locator(".next");
 
@@ -94,8 +108,8 @@ onEveryEngine("a reservation that ends has the outcome that the page announced",
   assert.match(await next(page).innerText(), /If that attempt fails, it becomes a dead letter\.$/);
   await server.call("PATCH", "jobs/one", { delay: 0 });
   await pop(server, "mail");
-  await next(page).getByText("Nothing: it stays a dead letter until it is replayed or deleted.").waitFor();
-  await server.add({ topic: "mail", id: "two", ttr: "1s", retry: ["1h"], expire: "2s", on_expiry: "delete" });
+  await next(page).getByText("It stays a dead letter until it is replayed or deleted.").waitFor();
+  await server.add({ topic: "mail", id: "two", ttr: "1s", retry: ["1h"], expire: "12s", on_expiry: "delete" });
   await tab.go("jobs/two");
   await pop(server, "mail");
   await tab.sees("This job is gone:");

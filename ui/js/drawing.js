@@ -46,7 +46,7 @@ function Stack({ n, jobs, stacks, x, width, height }) {
   return html`<g class="due">${parts.length > 0 ? parts.map(({ name, counts }) => part(name, counts[n] / jobs)) : part("", 1)}</g>`;
 }
 
-/** What came due in each step of the past, and as a line what was handed out. */
+/** What came due in each step of the past, and as a line what was delivered. */
 function Past({ past, places: { each, leftOf, rightOf }, heightOf }) {
   const [base, gap] = [TOP + HEIGHT, each > 3 ? 1 : 0];
   const known = past.filter(({ isKnown }) => isKnown);
@@ -67,7 +67,7 @@ const Key = ({ of, children }) => html`<li><svg width="12" height="10" aria-hidd
 /** Which colour is which topic, and how the past is drawn. */
 export const Legend = ({ stacks, past }) => stacks.length + past.length > 0 && html`<ul class="legend">
   ${stacks.map(({ name, topic }) => html`<${Key} key=${name} of=${`due ${name}`}>${topic === null ? t`others` : html`<a class="mono" href=${href("topics", topic)}>${topic}</a>`}<//>`)}
-  ${past.length > 0 && html`<${Key} of="came">${t`came due`}<//><${Key} of="handed">${t`handed out`}<//>`}
+  ${past.length > 0 && html`<${Key} of="came">${t`came due`}<//><${Key} of="handed">${t`delivered`}<//>`}
   ${past.some(({ isKnown }) => !isKnown) && html`<${Key} of="unknown">${t`not known`}<//>`}</ul>`;
 
 export function Drawing({ figures, stacks, places, view, width, zone, isLog, mark, isLate }) {

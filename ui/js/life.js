@@ -22,7 +22,7 @@ function eventOf({ kind, n, at, took = 0, ended, by }) {
 }
 
 /** What is known to have happened, the oldest first. */
-function past(job, now) {
+function past(job, until) {
   const events = (job.history ?? []).map(eventOf);
   if (!job.history?.some(({ kind }) => kind === "replaced")) events.push({ at: Date.parse(job.created_at), kind: "added", title: t`added` });
   if (job.reserved_at) {
@@ -31,7 +31,7 @@ function past(job, now) {
   }
   const due = Date.parse(job.due_at);
   const follows = events.some(({ at, end = at, kind }) => kind !== "change" && Math.abs(due - end) < SAME_MS);
-  if (due <= now && !follows) events.push({ at: due, kind: "due", title: t`due` });
+  if (due <= (job.dead_at ? Date.parse(job.dead_at) : until) && !follows) events.push({ at: due, kind: "due", title: t`due` });
   if (job.dead_at) events.push({ at: Date.parse(job.dead_at), kind: "dead", title: t`dead letter` });
   return events.sort((one, other) => one.at - other.at);
 }
@@ -75,7 +75,7 @@ function future(job, view, limits) {
 
 /** The points of the line. One that is to come `isToCome`; one without a moment `at` has none that is known. */
 export function pointsOf(job, { view, limits, ended, now }) {
-  const known = withGaps(past(job, now), job);
+  const known = withGaps(past(job, ended ? Date.parse(ended.at) : now), job);
   if (ended) return [...known, { at: Date.parse(ended.at), kind: ended.how.startsWith("finished") ? "done" : "dead", title: ENDINGS[ended.how] ?? ended.how, by: ended.by }];
   const next = future(job, view, limits).flat().filter(Boolean).map((point) => ({ ...point, isToCome: true }));
   return [...known, { at: now, kind: "now", title: t`now` }, ...next];

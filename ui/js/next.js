@@ -121,7 +121,7 @@ export const deletedAt = (job, retention) => retention && Date.parse(job.dead_at
 
 const dead = (job, retention) => [retention
   ? t`It stays a dead letter until ${moment(deletedAt(job, retention))}, when the server deletes it, unless it is replayed before.`
-  : t`Nothing: it stays a dead letter until it is replayed or deleted.`];
+  : t`It stays a dead letter until it is replayed or deleted.`];
 
 /**
  * The sentences. `view` is that of its topic, and `limits` are those of the server, by which a dead letter may be deleted; without
@@ -130,7 +130,7 @@ const dead = (job, retention) => [retention
 export function nextOf(job, { view, limits, now }) {
   if (job.state === "dead") return limits ? dead(job, limits.queue.dead_retention) : [];
   if (job.state === "reserved" && job.attempts === 0) return behindOlder(job, now);
-  if (!view && !job.callback) return [];
+  if (!view) return [];
   if (job.state === "delayed") return delayed(job, view);
   if (job.state === "ready") return ready(job, view, now);
   if (job.state === "reserved") return callbackOf(job, view) ? called(job) : withWorker(job);

@@ -56,7 +56,7 @@ export function figuresOf(timeline) {
 export const countsSince = ({ processes }) => Math.min(...processes.map(({ started_at: at }) => Date.parse(at)));
 
 /**
- * What came due and what was handed out in the steps until now, the oldest first: a sixth of the chart, as far as the servers
+ * What came due and what was delivered in the steps until now, the oldest first: a sixth of the chart, as far as the servers
  * remember. There are none if a step is longer than that, or if the chart does not begin now. Their places count from -1 back.
  */
 export function pastOf(stats, { step, bars }, view) {
@@ -140,7 +140,7 @@ export function inWords(figures, view, first, last, now, zone) {
   const { bars, topics, past } = figures;
   if (first < 0 && first >= -past.length) {
     const { from, to, due, delivered, isKnown } = past.at(first);
-    return [spanText(from, to, now, zone), isKnown ? t`${counted(due, "job")} came due, ${count(delivered)} handed out` : t`not known: no server ran yet`];
+    return [spanText(from, to, now, zone), isKnown ? t`${counted(due, "job")} came due, ${count(delivered)} delivered` : t`not known: no server ran yet`];
   }
   const read = (one) => (first < 0 ? one.ready : first < bars.length ? total(one.counts.slice(first, last + 1)) : one.outside);
   const jobs = read(figures);

@@ -12,7 +12,7 @@ export function Table({ figures, view, zone }) {
   const rows = [[t`Overdue`, figures.ready], ...past, ...due, [outsideOf(view), figures.outside]];
   const hasPast = past.length > 0;
   return html`<div class="scrolls" tabindex="0" role="region" aria-label=${t`Table of the timeline`}><table>
-    <thead><tr><th>${t`Due`}</th><th class="number">${t`Jobs`}</th>${hasPast && html`<th class="number">${t`Handed out`}</th>`}</tr></thead>
+    <thead><tr><th>${t`Due`}</th><th class="number">${t`Jobs`}</th>${hasPast && html`<th class="number">${t`Delivered`}</th>`}</tr></thead>
     <tbody>${rows.map(([name, jobs, delivered]) => html`<tr><th scope="row">${name}</th><td class="number">${jobs === null ? "?" : count(jobs)}</td>${
       hasPast && html`<td class="number">${delivered === undefined ? "" : delivered === null ? "?" : count(delivered)}</td>`}</tr>`)}</tbody>
   </table></div>`;

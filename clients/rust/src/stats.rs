@@ -100,6 +100,9 @@ pub struct TopicEvents {
 pub struct EventSummary {
     /// Jobs added.
     pub added: u64,
+    /// Jobs that came due, each time that they did; 0 from an older server.
+    #[serde(default)]
+    pub due: u64,
     /// Reservations that reached a worker.
     pub delivered: u64,
     /// Jobs finished.
@@ -123,6 +126,10 @@ pub struct Process {
     pub version: String,
     /// Bytes of memory that it has in use, if it says so.
     pub resident_bytes: Option<u64>,
+    /// Bulk operations that it runs, if it says so.
+    pub operations: Option<u64>,
+    /// Topics whose last callback failed, if it says so.
+    pub failing_topics: Option<u64>,
 }
 
 /// The calls as data, for callers that send them with [`Client::send`] and read the response themselves.

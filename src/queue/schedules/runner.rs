@@ -293,7 +293,7 @@ impl Queue {
                 metrics.count(name, OccurrenceEnd::Fired, 1);
                 self.metrics.count(crate::metrics::Event::Added, topic, 1);
                 let due = attempt.template.as_ref().map(|template| template.due);
-                if due.is_some_and(|due| due.is_at_once(self.clock.now())) {
+                if due.is_some_and(|due| due.is_at_once(self.store.now())) {
                     self.metrics.count(crate::metrics::Event::Due, topic, 1);
                 }
                 if gave_way {

@@ -49,10 +49,19 @@ async fn the_jobs_of_a_worker_are_taken_back(engine: Engine) {
     }
     assert_eq!(api.get("/jobs/last").await.json()["state"], "dead");
     assert_eq!(api.get("/jobs/kept").await.json()["state"], "reserved");
-    let minute = api.get("/stats").await.json()["minute"].clone();
+    let counted = async || {
+        let minute = api.get("/stats").await.json()["minute"].clone();
+        ["released", "died", "due"].map(|event| minute[event].as_u64().expect("a number"))
+    };
     assert_eq!(
-        [&minute["released"], &minute["died"]],
-        [&json!(3), &json!(1)],
-        "as if each was revoked alone"
+        counted().await,
+        [3, 1, 4],
+        "as if each was revoked alone; four were due when they were added"
     );
+    let at_once = json!({
+        "action": "revoke", "filter": { "topic": "t", "reserved_by": "w-8" }, "dry_run": false, "limit": 1,
+    });
+    assert_eq!(run(&api, &at_once).await["changed"], 1);
+    assert_eq!(api.get("/jobs/kept").await.json()["state"], "ready");
+    assert_eq!(counted().await, [4, 1, 5], "due again");
 }

@@ -166,7 +166,7 @@ pub(super) fn change_seen(
         Ok(Applied::Deleted(DeletedJob { topic, .. })) => Ok(Applied::Done { topic }),
         // The reservation was of an older version. It has ended, and the job waits.
         Err(NotDone::Refused(Refusal::Replaced)) => Ok(Applied::Done { topic: topic.clone() }),
-        // So does a record that cannot be read, which was set aside.
+        // A record that cannot be read, which was set aside, is not as it was seen either.
         Err(NotDone::Refused(_)) => Err(Refusal::NotAsSeen.into()),
         Ok(Applied::Done { .. }) | Err(NotDone::Database(_) | NotDone::Failed(_)) => changed,
     }

@@ -237,6 +237,7 @@ impl WriteTxn<'_> {
     }
 
     /// Ends the reservation of an older version: the job that replaced it waits for its due time, which its key has.
+    /// Returns whether it is ready.
     pub fn end_older_lease(&mut self, job_ref: JobRef) -> SqlResult<bool> {
         self.db.delete_lease(job_ref.key)?;
         let is_due = job_ref.key.slot() <= self.now_of(job_ref.key.kind()).rounded_down;

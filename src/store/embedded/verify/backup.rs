@@ -217,7 +217,9 @@ fn refuse_unless_empty(dir: &Path) -> Result<(), OpenError> {
     };
     for entry in entries {
         let name = entry.map_err(io_at(dir))?.file_name();
-        if ![LOCK_FILE, BALLAST_FILE, BACKUP_MARK_FILE].contains(&name.to_str().unwrap_or_default()) {
+        // A recording that was interrupted leaves a file whose name begins as that of the record.
+        let is_record = name.to_str().is_some_and(|name| name.starts_with(BACKUP_MARK_FILE));
+        if name != LOCK_FILE && name != BALLAST_FILE && !is_record {
             let why =
                 format!("it is not empty ({} is in it), and a restore overwrites nothing", name.display());
             return Err(io_at(dir)(io::Error::new(io::ErrorKind::DirectoryNotEmpty, why)));
