@@ -94,9 +94,9 @@ pub(super) struct RescheduleAllArgs {
     which: WhichArgs,
 }
 
-/// Arguments of `linger bulk requeue`.
+/// When the changed jobs are due.
 #[derive(Debug, Args)]
-pub(super) struct RequeueAllArgs {
+struct DueArgs {
     /// When they are due, from now [default: at once]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "at")]
     delay: Option<Duration>,
@@ -106,6 +106,13 @@ pub(super) struct RequeueAllArgs {
     /// Spread them evenly over so long, beginning at the due time
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     spread: Option<Duration>,
+}
+
+/// Arguments of `linger bulk requeue`.
+#[derive(Debug, Args)]
+pub(super) struct RequeueAllArgs {
+    #[command(flatten)]
+    due: DueArgs,
     #[command(flatten)]
     which: WhichArgs,
 }
@@ -113,15 +120,8 @@ pub(super) struct RequeueAllArgs {
 /// Arguments of `linger bulk revoke`.
 #[derive(Debug, Args)]
 pub(super) struct RevokeAllArgs {
-    /// When they are due, from now [default: at once]
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "at")]
-    delay: Option<Duration>,
-    /// When they are due, such as '2026-12-01 09:00'
-    #[arg(long, value_name = "MOMENT", value_parser = parse_moment)]
-    at: Option<Timestamp>,
-    /// Spread them evenly over so long, beginning at the due time
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    spread: Option<Duration>,
+    #[command(flatten)]
+    due: DueArgs,
     /// Why; it is kept with the jobs
     #[arg(long, value_name = "TEXT")]
     because: Option<String>,
@@ -175,11 +175,11 @@ pub(super) fn run(command: &BulkCommand) -> ExitCode {
             due.extend(shift.as_ref().map(|shift| ("shift".to_owned(), json!(shift))));
             which.run("bulk reschedule", "reschedule", due)
         }
-        BulkCommand::Requeue(RequeueAllArgs { which, delay, at, spread }) => {
-            which.run("bulk requeue", "requeue", due_members(*delay, *at, *spread))
+        BulkCommand::Requeue(RequeueAllArgs { which, due }) => {
+            which.run("bulk requeue", "requeue", due_members(due.delay, due.at, due.spread))
         }
-        BulkCommand::Revoke(RevokeAllArgs { which, delay, at, spread, because }) => {
-            let mut members = due_members(*delay, *at, *spread);
+        BulkCommand::Revoke(RevokeAllArgs { which, due, because }) => {
+            let mut members = due_members(due.delay, due.at, due.spread);
             members.extend(because.as_ref().map(|reason| ("reason".to_owned(), json!(reason))));
             which.run("bulk revoke", "revoke", members)
         }

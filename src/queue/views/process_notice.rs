@@ -230,6 +230,52 @@ mod tests {
 
     use super::*;
 
+    /// Names and counts as long as they can be, of more topics than a notice has room for.
+    #[test]
+    fn the_largest_process_has_room_in_its_notice() {
+        // The sum of all is a number, too.
+        const MOST: u64 = u64::MAX / 16;
+        let late = Lateness::from_steps(&[MOST; 16]);
+        assert_eq!(late.steps(), [MOST; 16]);
+        let events = EventSummary::new(|_| MOST, late, late);
+        let topics = || (0..1_000).map(|n| Arc::<str>::from(format!("{n:0>128}")));
+        let mut past = PastHour::new(i64::MAX / 60_000);
+        (past.first()..=past.last()).for_each(|minute| past.add(minute, |_| MOST));
+        let largest = OtherProcess {
+            view: ProcessView {
+                name: format!("{}/{}", "h".repeat(255), u32::MAX),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                started_at: Timestamp::MAX,
+                seen_at: Timestamp::MAX,
+                load: ProcessLoad {
+                    resident_bytes: Some(u64::MAX),
+                    operations: Some(u64::MAX),
+                    failing_topics: Some(u64::MAX),
+                },
+            },
+            minute: events,
+            hour: events,
+            by_topic: EventsByTopic {
+                topics: topics().map(|topic| (topic, events)).collect(),
+                is_complete: true,
+            },
+            past,
+            polls: Some(PollsByTopic {
+                topics: topics().map(|topic| (topic, u64::MAX)).collect(),
+                is_complete: true,
+            }),
+            signs: Some(SignsByTopic {
+                topics: topics().map(|topic| (topic, i64::MIN)).collect(),
+                is_complete: true,
+            }),
+        };
+        let content = bytes::Bytes::copy_from_slice(content(&largest).as_bytes());
+        let notice = Notice { id: "1".to_owned(), content, age: Duration::ZERO };
+        let read = read(&notice, Timestamp::MAX).expect("is a notice");
+        assert_eq!((read.view, read.minute, &read.past), (largest.view, largest.minute, &largest.past));
+        assert!(!read.by_topic.is_complete && !read.by_topic.topics.is_empty());
+    }
+
     #[test]
     fn an_earlier_version_says_nothing_of_its_load() {
         let summary = r#"{"events":{},"late":[]}"#;
