@@ -23,10 +23,10 @@ async fn behind_a_proxy(retry_for: Duration) -> (Process, Proxy) {
     with(Options { retry_for, ..options() }).await
 }
 
-/// With timeouts that are short enough to wait for often. A busy machine holds the shared server up for hundreds of milliseconds,
+/// With timeouts that are short enough to wait for often. A busy machine holds the shared server up for more than a second,
 /// also while the process starts.
 async fn behind_a_silent_proxy(retry_for: Duration) -> (Process, Proxy) {
-    let (command_timeout, unresponsive_timeout) = (seconds(1), seconds(1));
+    let (command_timeout, unresponsive_timeout) = (seconds(3), seconds(3));
     with(Options { command_timeout, unresponsive_timeout, retry_for, ..options() }).await
 }
 

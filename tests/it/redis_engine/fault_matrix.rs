@@ -58,10 +58,10 @@ impl FaultFixture {
         let options = Options {
             mode,
             shards: Some(2),
-            // A busy machine holds the shared server up for hundreds of milliseconds, also while the process starts.
-            command_timeout: seconds(1),
-            unresponsive_timeout: seconds(1),
-            connect_timeout: seconds(1),
+            // A busy machine holds the shared server up for more than a second, also while the process starts.
+            command_timeout: seconds(3),
+            unresponsive_timeout: seconds(3),
+            connect_timeout: seconds(3),
             reconnect_min: millis(1),
             reconnect_max: millis(20),
             retry_for: seconds(5),
