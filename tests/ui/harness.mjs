@@ -15,9 +15,9 @@ const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const PROGRAM = process.env.LINGER_PROGRAM;
 /** As long as the waits of all other tests: a busy machine may take half a minute for a timeline of ten years. */
-const WAIT_MS = 90_000;
+const WAIT_MS = 300_000;
 /** Bounds a test that hangs: the browser's own waits end earlier and say what was missing. */
-const TEST_MS = 180_000;
+const TEST_MS = 600_000;
 
 /** Answers a call as the server does, but for what `change` makes of the JSON. */
 export async function alter(route, change) {
