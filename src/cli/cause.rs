@@ -2,7 +2,7 @@
 
 use linger_client::{Cause, Pause};
 
-use super::text::{Wording, counted, per_second, span};
+use super::text::{Wording, counted, rate, span};
 use crate::messages::printable::escape_line;
 
 /// Why the jobs of a topic wait, in the words of the dashboard (`ui/js/cause.js`). `None` for a cause of a later version.
@@ -17,17 +17,20 @@ pub(super) fn cause_text(wording: &Wording, cause: &Cause) -> Option<String> {
         }
         Cause::IntakePaused(pause) => format!("intake is {}", pause_text(wording, pause)),
         Cause::NoWorker => "no worker has polled for a minute".to_owned(),
-        Cause::WorkersBusy { reserved } => format!("all workers are busy with {}", counted(*reserved, "job")),
+        Cause::WorkersBusy { reserved, since } => {
+            let heard = since.map(|since| format!(", last heard of {}", wording.distance(since)));
+            format!("all workers are busy with {}{}", counted(*reserved, "job"), heard.unwrap_or_default())
+        }
         Cause::WorkersSilent { reserved, since } => {
             let silent = since.map_or("a day".to_owned(), |since| wording.since(since));
             format!("workers have {}, and have said nothing for {silent}", counted(*reserved, "job"))
         }
         Cause::Backlog { added, finished, empty_in } => {
-            let rates = added.zip(*finished).map(|(added, finished)| {
-                format!(": {}/s in, {}/s out", per_second(added), per_second(finished))
-            });
+            let rates = added
+                .zip(*finished)
+                .map(|(added, finished)| format!(": {} in, {} out", rate(added), rate(finished)));
             let empty_in = empty_in.map(|empty_in| format!(", done in about {}", span(empty_in)));
-            format!("more jobs than are done{}{}", rates.unwrap_or_default(), empty_in.unwrap_or_default())
+            format!("a backlog{}{}", rates.unwrap_or_default(), empty_in.unwrap_or_default())
         }
         _ => return None,
     })
@@ -70,6 +73,10 @@ mod tests {
             (r#"{"kind":"no_worker"}"#, "no worker has polled for a minute"),
             (r#"{"kind":"workers_busy","reserved":1}"#, "all workers are busy with 1 job"),
             (
+                r#"{"kind":"workers_busy","reserved":40,"since":"2026-11-22T06:08:45Z"}"#,
+                "all workers are busy with 40 jobs, last heard of 1m15s ago",
+            ),
+            (
                 r#"{"kind":"workers_silent","reserved":3,"since":"2026-11-22T05:10:00Z"}"#,
                 "workers have 3 jobs, and have said nothing for 1h",
             ),
@@ -79,9 +86,10 @@ mod tests {
             ),
             (
                 r#"{"kind":"backlog","added":6,"finished":60,"empty_in":90}"#,
-                "more jobs than are done: 0.1/s in, 1.0/s out, done in about 1m30s",
+                "a backlog: 6/min in, 1.0/s out, done in about 1m30s",
             ),
-            (r#"{"kind":"backlog"}"#, "more jobs than are done"),
+            (r#"{"kind":"backlog","added":0,"finished":900}"#, "a backlog: 0 in, 15/s out"),
+            (r#"{"kind":"backlog"}"#, "a backlog"),
         ] {
             assert_eq!(told(json).as_deref(), Some(text), "{json}");
         }

@@ -1,6 +1,6 @@
 // Why the jobs of a topic wait, in words: the server has found it out.
 import { html } from "./lib.js";
-import { counted, duration } from "./format.js";
+import { counted, duration, rate } from "./format.js";
 import { t } from "./language.js";
 import { Distance, Elapsed, Moment, Text } from "./parts.js";
 
@@ -8,9 +8,6 @@ import { Distance, Elapsed, Moment, Text } from "./parts.js";
 export const PauseDetails = ({ pause: { since, by, until, reason } }) => html`<span class="small">${since && t` for ${html`<${Elapsed} at=${since} />`}`}${
   by && t` by ${html`<bdi class="mono"><${Text} text=${by} /></bdi>`}`}${until && t`, until ${html`<${Moment} at=${until} />`}`}${
   reason && t`: ${html`<${Text} text=${reason} />`}`}</span>`;
-
-/** A count of a minute as a rate. */
-const perSecond = (number) => t`${(number / 60).toFixed(1)}/s`;
 
 const WORDS = {
   delivery_paused: (pause) => html`${t`delivery is paused`}<${PauseDetails} pause=${pause} />`,
@@ -21,11 +18,14 @@ const WORDS = {
     return until ? t`callback fails: ${what} from ${from} ${when}, next call ${html`<${Distance} at=${until} />`}` : t`callback fails: ${what} from ${from} ${when}`;
   },
   no_worker: () => t`no worker has polled for a minute`,
-  workers_busy: ({ reserved }) => t`all workers are busy with ${counted(reserved, "job")}`,
+  workers_busy: ({ reserved, since }) => {
+    const jobs = counted(reserved, "job");
+    return since ? t`all workers are busy with ${jobs}, last heard of ${html`<${Distance} at=${since} />`}` : t`all workers are busy with ${jobs}`;
+  },
   workers_silent: ({ reserved, since }) => t`workers have ${counted(reserved, "job")}, and have said nothing for ${
     since ? html`<${Elapsed} at=${since} />` : t`a day`}`,
   backlog: ({ added, finished, empty_in: left }) => {
-    const text = added === undefined ? t`more jobs than are done` : t`more jobs than are done: ${perSecond(added)} in, ${perSecond(finished)} out`;
+    const text = added === undefined ? t`a backlog` : t`a backlog: ${rate(added)} in, ${rate(finished)} out`;
     return left === undefined ? text : t`${text}, done in about ${duration(left)}`;
   },
 };

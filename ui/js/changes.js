@@ -15,11 +15,13 @@ export function useMay(topic) {
   return (scope) => isCovered && (scopes.includes(scope) || scopes.includes("admin"));
 }
 
+/** Says which of the scopes the token has not: for the topic, or for all. */
 export function Lacking({ topic, scopes }) {
   const may = useMay(topic);
   const missing = scopes.filter((scope) => !may(scope));
   if (!useObservable(rights) || missing.length === 0) return null;
   const [one, other] = missing.map((scope) => html`<code>${scope}</code>`);
+  if (!topic) return html`<p class="small">${other ? t`This token lacks the scopes ${one} and ${other}.` : t`This token lacks the scope ${one}.`}</p>`;
   return html`<p class="small">${other ? t`This token lacks the scopes ${one} and ${other} for this topic.` : t`This token lacks the scope ${one} for this topic.`}</p>`;
 }
 

@@ -19,9 +19,10 @@ export function serverNow() {
   return Date.now() + (Number.isFinite(low) ? (low + high) / 2 : 0);
 }
 
-// One for the whole page, so that two texts about the same moment agree.
+// One for the whole page, so that two texts about the same moment agree. New figures set it, too: what they tell would
+// otherwise seem to be to come.
 const tick = observable(serverNow());
-const update = () => document.hidden || tick.set(serverNow());
+export const update = () => document.hidden || tick.set(serverNow());
 setInterval(update, 1000);
 document.addEventListener("visibilitychange", update);
 

@@ -26,7 +26,7 @@ const DurationField = ({ label, kind, value, set, ...more }) => html`<div class=
   ${EXAMPLES[kind].map((text) => html`<button key=${text} type="button" class="quiet" aria-pressed=${value === text} onClick=${() => set(text)}>${text}</button>`)}</div>`;
 
 /** Says in which zone a local time is, and which moment that is. */
-function Meaning({ moments, at, zone, choose }) {
+function Meaning({ moments, at, zone, choose, past }) {
   const now = useNow();
   const inZone = html`<p class="small">${t`Time zone: ${zoneName(zone, at ? Date.parse(at) : now)}`}</p>`;
   if (moments === null) return inZone;
@@ -35,7 +35,7 @@ function Meaning({ moments, at, zone, choose }) {
   return html`${inZone}${moments.length > 1 && html`<p class="problem" role="alert">${t`This time comes twice, because clocks are set back.`}</p>
       <${Choice} name="offset" legend=${t`Which one`} chosen=${at} choose=${choose} choices=${moments.map((moment) => [moment, label(moment)])} />`}
     ${at && html`<p role="status">${t`That is ${html`<strong>${at.replace("T", " ").replace(".000Z", "")} UTC</strong>`}, ${html`<${Distance} at=${at} />`}.`}</p>`}
-    ${at && Date.parse(at) < now && html`<p class="problem" role="alert">${t`This moment has passed: what waits becomes ready at once.`}</p>`}`;
+    ${at && Date.parse(at) < now && html`<p class="problem" role="alert">${past}</p>`}`;
 }
 
 /** By how many seconds a text moves a due time; null if it is no duration. */
@@ -44,9 +44,11 @@ export function shiftOf(text) {
   return seconds === null || !text.startsWith("-") ? seconds : -seconds;
 }
 
-/** A due time of one of some kinds, the first at the beginning: `due` is what the API takes, null while that is wrong or not
- * complete. `none` is what no text means. */
-export function useWhen({ legend, kinds, first = kinds[0], start = {}, none = null }) {
+const DUE_AT_ONCE = t`This moment has passed: what waits becomes ready at once.`;
+
+/** A moment of one of some kinds, the first at the beginning: `due` is what the API takes, null while that is wrong or not
+ * complete. `none` is what no text means, `never` the same in words, and `past` what a moment in the past means. */
+export function useWhen({ legend, kinds, first = kinds[0], start = {}, none = null, never, past = DUE_AT_ONCE }) {
   const { zone } = useObservable(preferences);
   const [kind, setKind] = useState(first);
   const [values, setValues] = useState({ delay: "30m", shift: "-15m", ...start, at: start.at ? localText(start.at, zone) : "" });
@@ -59,8 +61,8 @@ export function useWhen({ legend, kinds, first = kinds[0], start = {}, none = nu
   const fields = html`<${Choice} name="kind" legend=${legend} choices=${kinds.map((kind) => [kind, KINDS[kind]])} chosen=${kind} choose=${setKind} />
     ${kind === "at"
       ? html`<${Field} key="at" label=${LABELS.at} type="datetime-local" step="1" value=${values.at} onInput=${(event) => set(event.target.value)} />
-          <${Meaning} moments=${moments} at=${at} zone=${zone} choose=${setChosen} />`
-      : html`<${DurationField} key=${kind} kind=${kind} label=${LABELS[kind]} value=${values[kind]} set=${set} />`}
+          <${Meaning} moments=${moments} at=${at} zone=${zone} choose=${setChosen} past=${past} />`
+      : html`<${DurationField} key=${kind} kind=${kind} label=${LABELS[kind]} value=${values[kind]} set=${set} ...${never && { placeholder: never }} />`}
     ${isWrong && html`<p class="problem" role="alert">${kind === "shift" ? t`A time looks like 30m, 1h30m or 2d, with - for earlier.` : t`A time looks like 30m, 1h30m or 2d.`}</p>`}`;
   const isNone = kind === "delay" && value === "";
   return { kind, due: isNone ? none : value && !isWrong ? { [kind]: value } : null, fields };

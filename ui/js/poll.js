@@ -1,7 +1,7 @@
 // Keeps a page's figures fresh: asks again at intervals while the tab is visible, less often while calls fail.
 import { observable, useCallback, useEffect, useObservable, useRef, useState } from "./lib.js";
 import { get } from "./api.js";
-import { serverNow } from "./clock.js";
+import { serverNow, update } from "./clock.js";
 import { preferences } from "./preferences.js";
 
 const FIRST_RETRY_MS = 2_000;
@@ -83,6 +83,7 @@ function startLoop(path, every, setState, addressOf) {
       last = { address, data };
       if (stopped) return;
       failures = 0;
+      update();
       setState({ path, data, at: serverNow(), error: null });
       note(controller);
     } catch (error) {

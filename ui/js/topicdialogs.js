@@ -3,6 +3,7 @@ import { html, useState } from "./lib.js";
 import { path } from "./address.js";
 import { change } from "./api.js";
 import { announce, perform, Question } from "./dialog.js";
+import { useWhen } from "./due.js";
 import { count, counted, enumerated } from "./format.js";
 import { t } from "./language.js";
 import { Field, stateName } from "./parts.js";
@@ -10,17 +11,21 @@ import { Field, stateName } from "./parts.js";
 /** Asks why a part of a topic is paused, and until when. */
 export function SayWhy({ topic, part, pause, close, done }) {
   const [reason, setReason] = useState(pause.reason ?? "");
-  // The end that it has stays, unless the field is changed.
-  const [until, setUntil] = useState(pause.until ?? "");
+  const { due, fields } = useWhen({
+    legend: t`Ends by itself`, kinds: ["delay", "at"], first: pause.until ? "at" : "delay", start: { delay: "", at: pause.until }, none: {},
+    never: t`never`, past: t`This moment has passed.`,
+  });
   const act = async () => {
-    const given = { ...(reason.trim() && { reason: reason.trim() }), ...(until.trim() && { until: until.trim() }) };
-    await change("POST", path("topics", topic, "pause"), { [part]: true, ...given });
-    announce(until.trim() ? t`The pause of ${topic} ends by itself.` : t`The pause of ${topic} lasts until you resume it.`);
+    // A field has whole seconds: the end that the pause has stays unless the field is changed.
+    const isSame = due.at && Date.parse(due.at) === Math.floor(Date.parse(pause.until) / 1000) * 1000;
+    const until = isSame ? pause.until : (due.at ?? due.delay);
+    await change("POST", path("topics", topic, "pause"), { [part]: true, ...(reason.trim() && { reason: reason.trim() }), ...(until && { until }) });
+    announce(until ? t`The pause of ${topic} ends by itself.` : t`The pause of ${topic} lasts until you resume it.`);
     done();
   };
-  return html`<${Question} title=${part === "delivery" ? t`Why is the delivery paused?` : t`Why is the intake paused?`} label=${t`Save`} kind="primary" act=${act} close=${close}>
+  return html`<${Question} title=${part === "delivery" ? t`Why is the delivery paused?` : t`Why is the intake paused?`} label=${t`Save`} kind="primary" act=${act} close=${close} ready=${due !== null}>
     <${Field} label=${t`Reason, for everybody who looks`} value=${reason} onInput=${(event) => setReason(event.target.value)} />
-    <${Field} label=${t`Ends by itself, in 2h or at a moment`} value=${until} placeholder=${t`never`} onInput=${(event) => setUntil(event.target.value)} />
+    ${fields}
   <//>`;
 }
 

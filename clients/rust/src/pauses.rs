@@ -33,6 +33,9 @@ pub enum Cause {
     WorkersBusy {
         /// Jobs that workers have.
         reserved: u64,
+        /// When they last took one or said something of one, if that is known.
+        #[serde(default)]
+        since: Option<Timestamp>,
     },
     /// As [`Self::WorkersBusy`], but the workers have said nothing of a job for the topic's TTR.
     WorkersSilent {

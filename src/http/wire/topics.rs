@@ -82,9 +82,10 @@ fn write_cause(object: &mut ObjectWriter<'_>, cause: &Cause) {
             write_pause(object, pause);
         }
         Cause::NoWorker => object.text("kind", "no_worker"),
-        Cause::WorkersBusy { reserved } => {
+        Cause::WorkersBusy { reserved, since } => {
             object.text("kind", "workers_busy");
             object.number("reserved", reserved);
+            object.timestamp_or_null("since", *since);
         }
         Cause::WorkersSilent { reserved, since } => {
             object.text("kind", "workers_silent");

@@ -23,6 +23,8 @@ pub enum Cause {
     WorkersBusy {
         /// How many jobs they have.
         reserved: u64,
+        /// When one of that happened last, if it is known.
+        since: Option<Timestamp>,
     },
     /// As [`Self::WorkersBusy`], but none of that happened for the topic's TTR.
     WorkersSilent {
@@ -129,10 +131,12 @@ pub(in crate::queue) fn cause(known: Known<'_>) -> Option<Cause> {
     }
     let ttr = settings.ttr.unwrap_or(Ttr::DEFAULT).as_duration();
     let since = match known.last_sign {
-        LastSign::Unknown => return Some(Cause::WorkersBusy { reserved }),
+        LastSign::Unknown => return Some(Cause::WorkersBusy { reserved, since: None }),
         // Their last sign may be older than what is kept, and yet within the TTR.
-        LastSign::Never if ttr > SIGNS_KEPT => return Some(Cause::WorkersBusy { reserved }),
-        LastSign::At(at) if known.now < at.after(ttr) => return Some(Cause::WorkersBusy { reserved }),
+        LastSign::Never if ttr > SIGNS_KEPT => return Some(Cause::WorkersBusy { reserved, since: None }),
+        LastSign::At(at) if known.now < at.after(ttr) => {
+            return Some(Cause::WorkersBusy { reserved, since: Some(at) });
+        }
         LastSign::At(at) => Some(at),
         LastSign::Never => None,
     };
@@ -206,15 +210,15 @@ mod tests {
 
     #[test]
     fn without_polls_the_last_sign_of_the_holders_decides() {
-        let seconds_ago = |seconds: i64| LastSign::At(Timestamp::from_millis(NOW_MS - seconds * 1_000));
         let found = |reserved, last_sign| of_workers(5, reserved, Some(0), last_sign);
-        let busy = Some(Cause::WorkersBusy { reserved: 2 });
+        let busy = |since| Some(Cause::WorkersBusy { reserved: 2, since });
+        let moment = |seconds: i64| Timestamp::from_millis(NOW_MS - seconds * 1_000);
+        let seconds_ago = |seconds| LastSign::At(moment(seconds));
         assert_eq!(found(0, seconds_ago(1)), Some(Cause::NoWorker), "its last worker has left");
-        assert_eq!(found(2, seconds_ago(59)), busy);
-        assert_eq!(found(2, LastSign::Unknown), busy);
-        let LastSign::At(since) = seconds_ago(60) else { unreachable!() };
+        assert_eq!(found(2, seconds_ago(59)), busy(Some(moment(59))));
+        assert_eq!(found(2, LastSign::Unknown), busy(None));
         let silent = |since| Some(Cause::WorkersSilent { reserved: 2, since });
-        assert_eq!(found(2, seconds_ago(60)), silent(Some(since)), "for the default TTR");
+        assert_eq!(found(2, seconds_ago(60)), silent(Some(moment(60))), "for the default TTR");
         assert_eq!(found(2, LastSign::Never), silent(None));
         let ttr = |seconds| TopicSettings {
             ttr: Some(Ttr::new(SIGNS_KEPT + Duration::from_secs(seconds)).expect("a TTR")),
@@ -225,7 +229,7 @@ mod tests {
             cause(Known { reserved: 2, ..unattended(&pause, &settings) })
         };
         assert_eq!(with(ttr(0)), silent(None));
-        assert_eq!(with(ttr(1)), busy, "a sign within the TTR may be forgotten");
+        assert_eq!(with(ttr(1)), busy(None), "a sign within the TTR may be forgotten");
     }
 
     #[test]

@@ -40,10 +40,11 @@ async fn the_cause_is_what_workers_do(engine: Engine) {
     let finish = format!("/jobs/a/finish?receipt={}", text(&first["receipt"]));
     assert_eq!(cause(&api).await, json!({"kind": "backlog", "added": 3, "finished": 0}));
     api.clock.advance(seconds(70));
-    assert_eq!(cause(&api).await, json!({"kind": "workers_busy", "reserved": 1}), "it has just taken one");
+    let busy = |since: &str| json!({"kind": "workers_busy", "reserved": 1, "since": since});
+    assert_eq!(cause(&api).await, busy("2026-11-21T05:40:06.000Z"), "it has just taken one");
     let touch = format!(r#"{{"receipt":"{}","ttr":"20m"}}"#, text(&first["receipt"]));
     let touched = api.send("POST", "/jobs/a/touch", &touch).await.expect(200).json();
-    assert_eq!(cause(&api).await, json!({"kind": "workers_busy", "reserved": 1}));
+    assert_eq!(cause(&api).await, busy("2026-11-21T05:41:22.000Z"));
     api.clock.advance(seconds(300));
     let silent = cause(&api).await;
     assert_eq!((&silent["kind"], &silent["reserved"]), (&json!("workers_silent"), &json!(1)));

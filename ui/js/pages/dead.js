@@ -83,10 +83,11 @@ function Reasons({ poll, topic, chosen, actions }) {
 }
 
 function Replayed({ id }) {
-  const { data, error } = usePoll(path("jobs", id), 2_000);
-  const isGone = error?.status === 404;
-  return html`<li class="job"><div><a class="mono" href=${href("jobs", id)}>${id}</a>${!isGone && data?.reason && html`<p class="reason"><${Text} text=${data.reason} /></p>`}</div>
-    <span class="small">${isGone ? (error.ended ? html`<${Ended} ended=${error.ended} />` : t`gone: finished or deleted`) : data && html`<${StateName} state=${data.state} />`}</span></li>`;
+  const [gone, setGone] = useState(null);
+  const { data, error } = usePoll(gone ? null : path("jobs", id), 2_000);
+  useEffect(() => void (error?.status === 404 && setGone(error)), [error]);
+  return html`<li class="job"><div><a class="mono" href=${href("jobs", id)}>${id}</a>${data?.reason && html`<p class="reason"><${Text} text=${data.reason} /></p>`}</div>
+    <span class="small">${gone ? (gone.ended ? html`<${Ended} ended=${gone.ended} />` : t`gone: finished or deleted`) : data && html`<${StateName} state=${data.state} />`}</span></li>`;
 }
 
 /** How the first few of a reason fare after they were replayed, and the question about the rest. */
@@ -144,6 +145,7 @@ function DeadLetters({ topic, chosen, ask, children }) {
   };
   return html`${few && html`<${FirstFew} key=${few.started.id} ...${few} ask=${ask} refresh=${poll.refresh} close=${() => setFew(null)} />`}
     <${Reasons} poll=${poll} topic=${topic} chosen=${chosen} actions=${actions} />
+    ${!topic && html`<${Lacking} scopes=${["admin"]} />`}
     ${poll.error?.status !== 403 && children}`;
 }
 

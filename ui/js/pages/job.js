@@ -1,6 +1,7 @@
 // Job: what is known of one job; run now, reschedule, replay, delete; its body as it came.
-import { html, useState } from "../lib.js";
+import { html, useObservable, useState } from "../lib.js";
 import { goDead, href, path, queryText } from "../address.js";
+import { rights } from "../api.js";
 import { useAddJob, useQuestion } from "../asking.js";
 import { Cause } from "../cause.js";
 import { Lacking, replay, runNow, useMay } from "../changes.js";
@@ -113,6 +114,7 @@ function curlOf({ id, topic, state, due_at: at, ttr, max_attempts, retry, callba
 }
 
 export function Job({ id, hidesBodies }) {
+  const { topics } = useObservable(rights) ?? {};
   const poll = usePoll(path("jobs", id), 2_000);
   const job = poll.data;
   const { data: view } = usePoll(useMay(job?.topic)("read") && job ? path("topics", job.topic) : null, 5_000);
@@ -129,7 +131,7 @@ export function Job({ id, hidesBodies }) {
   }
   if (!job && isGone) {
     return html`${heading}<section class="card"><h2>${t`There is no such job`}</h2>
-      <p>${ended ? t`This job is gone: ${html`<${Ended} ended=${ended} />`}` : t`It was never added, or it is finished or deleted. The server remembers only how recent jobs ended.`}</p>
+      <p>${ended ? t`This job is gone: ${html`<${Ended} ended=${ended} />`}` : t`It was never added, or it is finished or deleted. The server remembers only how recent jobs ended.`}${topics && html` ${t`A job of a topic that this token is not for looks the same.`}`}</p>
       <p>${t`Jobs whose ids begin with this text: ${
         enumerated(STATES.map((state) => html`<a href=${`${href("jobs")}${queryText({ state, id_prefix: id })}`}>${stateName(state)}</a>`))}.`}</p></section>`;
   }

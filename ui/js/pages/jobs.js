@@ -2,7 +2,8 @@
 import { html, useEffect, useId, useObservable, useRef, useState } from "../lib.js";
 import { changed, goDead, query, queryText, setQuery } from "../address.js";
 import { get, rights } from "../api.js";
-import { useQuestion } from "../asking.js";
+import { useAddJob, useQuestion } from "../asking.js";
+import { Lacking, useMay } from "../changes.js";
 import { useNow } from "../clock.js";
 import { filterOf } from "../filter.js";
 import { count, edgeOf, localText, zoneName } from "../format.js";
@@ -72,11 +73,14 @@ export function Jobs() {
   const counts = useCounts(filter.topic);
   const { ask, question } = useQuestion();
   const { topics } = useObservable(rights) ?? {};
+  const [adding, may] = [useAddJob(), useMay(filter.topic)];
   useKeys({ r: counts.refresh, "g d": () => goDead(filter.topic) });
-  return html`<h1 tabindex="-1">${t`Jobs`}</h1>
+  return html`<div class="heading"><h1 tabindex="-1">${t`Jobs`}</h1>
+      ${may("add") && html`<button type="button" onClick=${() => adding.ask({ topic: filter.topic ?? "", done: counts.refresh })}>${t`Add a job …`}</button>`}</div>
     <${Filter} filter=${filter} counts=${counts} />
     ${topics && !filter.topic
       ? html`<${ChooseTopic} topics=${topics} />`
-      : html`<${JobList} key=${JSON.stringify(filter)} filter=${filter} counts=${counts} ask=${ask} />`}
-    ${question}`;
+      : html`<${JobList} key=${JSON.stringify(filter)} filter=${filter} counts=${counts} ask=${ask} />
+          <${Lacking} topic=${filter.topic} scopes=${["add", "admin"]} />`}
+    ${question}${adding.question}`;
 }

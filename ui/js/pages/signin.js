@@ -16,7 +16,7 @@ export function SignIn() {
     const entered = token.trim();
     if (!entered || state.busy) return;
     if (!/^[\x21-\x7e]+$/.test(entered)) {
-      setState({ busy: false, problem: t`A token has only letters, digits and signs of plain ASCII.` });
+      setState({ busy: false, problem: { text: t`A token has only letters, digits and signs of plain ASCII.` } });
       return;
     }
     setState({ busy: true, problem: null });
@@ -24,7 +24,7 @@ export function SignIn() {
       await check(entered);
       signIn(entered);
     } catch (error) {
-      setState({ busy: false, problem: error.detail });
+      setState({ busy: false, problem: { title: error.status === 401 ? null : error.title, text: error.detail } });
       field.current.focus();
     }
   };
@@ -38,7 +38,7 @@ export function SignIn() {
     <input ref=${field} id="token" type="password" name="token" autocomplete="current-password" value=${token}
       aria-describedby=${describes} aria-invalid=${problem ? "true" : undefined}
       onInput=${(event) => setToken(event.target.value)} />
-    ${problem && html`<p id="problem" class="problem" role="alert"><strong>${t`Not accepted.`}</strong> ${problem}</p>`}
+    ${problem && html`<p id="problem" class="problem" role="alert"><strong>${problem.title ? `${problem.title}.` : t`Not accepted.`}</strong> ${problem.text}</p>`}
     <div class="actions"><button class="primary" disabled=${state.busy}>${state.busy ? t`Checking …` : t`Sign in`}</button></div>
     <p class="small">${t`A token with the scope ${html`<code>read</code>`} looks; ${html`<code>add</code>`} and ${html`<code>admin</code>`} also change things. ${
       html`<code>linger token new</code>`} makes one.`}</p>

@@ -50,7 +50,7 @@ function Pauses({ view, refresh }) {
     return html`<li key=${part}>
       <span><strong>${name}</strong> <span class=${isPaused ? "tag" : "small"}>${isPaused ? paused : running}</span>
         ${pause && html`<${PauseDetails} pause=${pause} />`}</span>
-      ${may("admin") && pause && html`<button type="button" class="quiet" aria-label=${labels.reason}
+      ${may("admin") && pause && html`<button type="button" aria-label=${labels.reason}
         onClick=${() => reason.ask({ topic: view.topic, part, pause, done: refresh })}>${t`Reason and end`}</button>`}
       ${may("admin") && html`<button type="button" disabled=${busy === part} aria-label=${isPaused ? labels.resume : labels.pause}
         onClick=${() => toggle(part, !isPaused)}>${isPaused ? t`Resume` : t`Pause`}</button>`}
@@ -140,6 +140,15 @@ function Lists({ topic, counts }) {
   </div>`;
 }
 
+/** Whether a pause of delivery keeps a job waiting that is due. */
+const hurts = ({ cause, counts }) => cause.kind !== "delivery_paused" || counts.ready > 0;
+
+/** What comes before the cause, where that is not that jobs wait. */
+const LEADS = {
+  intake_paused: () => t`No job is accepted:`,
+  delivery_paused: (view) => (hurts(view) ? null : t`No job waits yet:`),
+};
+
 export function Topic({ topic }) {
   const poll = usePoll(path("topics", topic), 2_000);
   const may = useMay(topic);
@@ -157,7 +166,7 @@ export function Topic({ topic }) {
   return html`${heading}
     ${view
       ? html`<${AsOf} poll=${poll} />
-          ${view.cause && html`<p class=${isFault(view.cause) ? "problem" : "small"}><strong>${view.cause.kind === "intake_paused" ? t`No job is accepted:` : t`Jobs wait:`}</strong> <${Cause} cause=${view.cause} /></p>`}
+          ${view.cause && html`<p class=${isFault(view.cause) && hurts(view) ? "problem" : "small"}><strong>${LEADS[view.cause.kind]?.(view) ?? t`Jobs wait:`}</strong> <${Cause} cause=${view.cause} /></p>`}
           <${Counts} view=${view} stale=${poll.stale} />
           <${Timeline} topic=${topic} oldest=${view.oldest_overdue_at} />`
       : html`<section class="card"><h2>${t`There is no such topic`}</h2>

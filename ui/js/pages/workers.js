@@ -12,8 +12,10 @@ import { OnlyTopic } from "../topicchoice.js";
 /** The jobs that a worker holds. */
 const heldBy = ({ topic, worker }) => `${href("jobs")}${queryText({ state: "reserved", topic, reserved_by: worker })}`;
 
+const nameOf = (row) => html`<bdi class="mono"><${Text} text=${row.worker} /></bdi>`;
+
 const Row = ({ row, withAddresses }) => html`<tr data-row>
-  <th scope="row">${row.worker ? html`<bdi class="mono"><${Text} text=${row.worker} /></bdi>` : t`not known`}</th>
+  <th scope="row">${!row.worker ? t`not known` : row.reserved > 0 ? html`<a href=${heldBy(row)}>${nameOf(row)}</a>` : nameOf(row)}</th>
   <td><a class="mono" href=${href("topics", row.topic)}>${row.topic}</a></td>
   <td class="number">${count(row.waiting)}</td>
   <td>${row.polled_at ? html`<${Distance} at=${row.polled_at} />` : "–"}</td>
