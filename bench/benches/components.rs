@@ -52,6 +52,7 @@ fn json(c: &mut Criterion) {
             spec: JobSpec::default(),
             attempts: 0,
             reason: None,
+            note: None,
             history: History::default(),
             body,
         };

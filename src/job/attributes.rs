@@ -55,6 +55,8 @@ impl Tag {
     pub const REVISION: Self = Self(16);
     /// For how long its id is remembered when it is finished or deleted ([`DedupWindow::encode`](super::DedupWindow::encode)).
     pub const DEDUP: Self = Self(17);
+    /// The [`ProgressNote`](super::ProgressNote) of a worker: its moment, 6 bytes in milliseconds, then its text.
+    pub const NOTE: Self = Self(18);
     /// Tags that Linger will never use itself.
     pub const PRIVATE: RangeInclusive<u8> = 224..=255;
 }

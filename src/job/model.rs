@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use super::{Actor, Body, History, JobId, JobSpec, Now, Timestamp, Topic, time::ceil_millis};
+use super::{Actor, Body, History, JobId, JobSpec, Now, ProgressNote, Timestamp, Topic, time::ceil_millis};
 
 /// Largest accepted `max_attempts`.
 pub const MAX_ATTEMPTS_LIMIT: u32 = 1_000_000;
@@ -268,6 +268,8 @@ pub struct Job {
     pub attempts: u32,
     /// Why it is dead or was last released.
     pub reason: Option<Reason>,
+    /// How far a worker was with it.
+    pub note: Option<ProgressNote>,
     /// What happened to it before.
     pub history: History,
     /// The payload for the worker.

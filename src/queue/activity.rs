@@ -10,7 +10,7 @@ use super::{
     views::process_activity::Activity,
 };
 use crate::{
-    job::{Actor, State, Timestamp, Topic},
+    job::{Actor, JobId, ProgressNote, State, Timestamp, Topic},
     store::{JobFilter, Order},
 };
 
@@ -20,6 +20,8 @@ const MAX_EXAMINED: usize = 10_000;
 const SLICE: usize = 1_000;
 /// Most workers in an answer.
 const MAX_WORKERS: usize = 1_000;
+/// Most notes of a worker in an answer.
+const MAX_NOTES: usize = 5;
 
 /// What a worker does with a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,18 @@ pub struct WorkerView {
     pub reserved: u64,
     /// Since when it has the oldest of them.
     pub oldest_reserved_at: Option<Timestamp>,
+    /// The latest notes of these jobs, the newest first: at most five.
+    pub notes: Vec<(JobId, ProgressNote)>,
+}
+
+impl WorkerView {
+    fn add_note(&mut self, id: &JobId, note: &ProgressNote) {
+        let place = self.notes.partition_point(|(_, known)| known.at >= note.at);
+        if place < MAX_NOTES {
+            self.notes.insert(place, (id.clone(), note.clone()));
+            self.notes.truncate(MAX_NOTES);
+        }
+    }
 }
 
 /// Rows of an answer, and whether these are all.
@@ -94,6 +108,9 @@ impl Queue {
                     (Some(one), Some(other)) => Some(one.min(other)),
                     (one, other) => one.or(other),
                 };
+                if let Some(note) = &job.note {
+                    view.add_note(&job.id, note);
+                }
             }
             examined += page.jobs.len();
             after = page.next;
@@ -138,5 +155,6 @@ fn view_of<'a>(workers: &'a mut WorkersByTopic, topic: &Topic, worker: Option<&A
         polled_at: None,
         reserved: 0,
         oldest_reserved_at: None,
+        notes: Vec::new(),
     })
 }

@@ -7,9 +7,9 @@ use super::{
     service::Queue,
 };
 use crate::{
-    job::{Actor, Due, Job, JobId, Reason, Receipt, State, TopicFilter, Ttr},
+    job::{Actor, Due, Job, JobId, Reason, Receipt, State, TopicFilter},
     metrics::Event,
-    store::{Refusal, Release, Step, StepAction, Steps},
+    store::{Refusal, Release, Step, StepAction, Steps, Touch},
 };
 
 impl Queue {
@@ -41,7 +41,7 @@ impl Queue {
         self.hold(scope, steps.collect()).await
     }
 
-    /// Extends a reservation to now plus `ttr`, or plus the job's own TTR if that is `None`.
+    /// Extends a reservation, and sets the job's note if there is one.
     ///
     /// # Errors
     /// [`Error::JobNotFound`] or [`Error::JobEnded`], [`Error::LeaseLost`], or the store's.
@@ -50,9 +50,9 @@ impl Queue {
         scope: &TopicFilter,
         id: &JobId,
         receipt: &Receipt,
-        ttr: Option<Ttr>,
+        touch: impl Into<Touch>,
     ) -> Result<Job> {
-        only(self.touch_batch(scope, vec![(id.clone(), receipt.clone(), ttr)]).await?)
+        only(self.touch_batch(scope, vec![(id.clone(), receipt.clone(), touch.into())]).await?)
     }
 
     /// Extends many reservations. Each has its own result.
@@ -62,9 +62,9 @@ impl Queue {
     pub async fn touch_batch(
         &self,
         scope: &TopicFilter,
-        jobs: Vec<(JobId, Receipt, Option<Ttr>)>,
+        jobs: Vec<(JobId, Receipt, Touch)>,
     ) -> Result<Vec<Result<Job>>> {
-        let steps = jobs.into_iter().map(|(id, receipt, ttr)| (id, StepAction::Touch(receipt, ttr)));
+        let steps = jobs.into_iter().map(|(id, receipt, touch)| (id, StepAction::Touch(receipt, touch)));
         self.hold(scope, steps.collect()).await
     }
 

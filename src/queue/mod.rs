@@ -120,4 +120,5 @@ pub use views::{
 pub use crate::store::{
     Claim, Degraded, DeleteRule, EngineInfo, FinishJob, JobFilter, JobPage, LastBackup, ListPosition,
     ListedJob, Minute, Order, Patch, Release, Requeue, Reservation, Span, Timeline, TopicConfig, TopicStats,
+    Touch,
 };

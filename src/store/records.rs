@@ -15,8 +15,8 @@ pub struct JobRecord {
     pub fingerprint: Fingerprint,
     /// The receipt of the present reservation; present exactly if the job is reserved.
     pub receipt: Option<Receipt>,
-    /// The receipt of a reservation that timed out ([`Tag::TIMED_OUT`]) and attributes of later versions, as they are stored. Has the callback and the trace context, too, if the job lacks a part
-    /// of them.
+    /// The receipt of a reservation that timed out ([`Tag::TIMED_OUT`]) and attributes of later versions, as they are stored. Has the callback, the trace context and the note, too, if the job
+    /// lacks a part of them.
     pub other: Attributes,
 }
 
@@ -26,7 +26,7 @@ impl JobRecord {
     pub fn new(job: Job, fingerprint: Fingerprint, receipt: Option<Receipt>, stored: &Attributes) -> Self {
         let mut other = stored.clone();
         Self::known_tags().for_each(|tag| other.set(tag, None));
-        for (tag, value) in extensible(&job.spec).iter() {
+        for (tag, value) in extensible(&job).iter() {
             if other.get(tag) == Some(value) {
                 other.set(tag, None);
             }
@@ -40,11 +40,11 @@ impl JobRecord {
         JobSpec::WHOLE_TAGS.into_iter().chain(own)
     }
 
-    /// The callback, the trace context and the attributes of later versions, as both engines store them.
+    /// The callback, the trace context, the note and the attributes of later versions, as both engines store them.
     #[must_use]
     pub fn other_attributes(&self) -> Attributes {
         let mut attributes = self.other.clone();
-        for (tag, value) in extensible(&self.job.spec).iter() {
+        for (tag, value) in extensible(&self.job).iter() {
             if attributes.get(tag).is_none() {
                 attributes.set(tag, Some(value));
             }
@@ -74,9 +74,10 @@ impl JobRecord {
 }
 
 /// The attributes that a later version may have extended, with the parts that this version knows.
-fn extensible(spec: &JobSpec) -> Attributes {
+fn extensible(job: &Job) -> Attributes {
     let mut attributes = Attributes::default();
-    spec.encode_extensible(&mut attributes);
+    job.spec.encode_extensible(&mut attributes);
+    attributes.set_progress_note(job.note.as_ref());
     attributes
 }
 

@@ -1,7 +1,8 @@
 //! The arguments of store operations: complete and valid, with relative times.
 
 use crate::job::{
-    Actor, Body, Due, ExpiryChange, Fingerprint, JobId, JobSpec, Reason, Receipt, RetrySchedule, Topic, Ttr,
+    Actor, Body, Due, ExpiryChange, Fingerprint, JobId, JobSpec, NoteText, Reason, Receipt, RetrySchedule,
+    Topic, Ttr,
 };
 
 /// A job to add. Only its due moment is not resolved yet.
@@ -75,6 +76,21 @@ pub struct Release {
     pub due: Option<Due>,
     /// The worker's reason, which is stored with the job.
     pub reason: Option<Reason>,
+}
+
+/// How to extend a reservation.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Touch {
+    /// How long it lasts from now; `None` is the job's own TTR.
+    pub ttr: Option<Ttr>,
+    /// How far the worker is; `None` leaves the job the note that it has.
+    pub note: Option<NoteText>,
+}
+
+impl From<Option<Ttr>> for Touch {
+    fn from(ttr: Option<Ttr>) -> Self {
+        Self { ttr, note: None }
+    }
 }
 
 /// How to requeue a dead letter.

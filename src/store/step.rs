@@ -1,8 +1,8 @@
 //! Steps: changes of single jobs by their ids, as values. An engine applies them by one operation, [`Store::apply`]; callers
 //! make each by its name, with [`Steps`].
 
-use super::{ChangeJob, Error, JobChange, Outcome, Patch, Release, Requeue, Result, SeenJob, Store};
-use crate::job::{Actor, Delay, Job, JobId, Reason, Receipt, State, Timestamp, Topic, TopicFilter, Ttr};
+use super::{ChangeJob, Error, JobChange, Outcome, Patch, Release, Requeue, Result, SeenJob, Store, Touch};
+use crate::job::{Actor, Delay, Job, JobId, Reason, Receipt, State, Timestamp, Topic, TopicFilter};
 
 /// A change of one job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +41,9 @@ pub enum StepAction {
     /// Ends the reservation of whichever worker holds the job, as a release does; only that of the attempt with this number, if one
     /// is given.
     Revoke(Option<u32>, Release),
-    /// Extends a reservation to now plus the TTR, or plus the TTR of the job when `None`.
-    Touch(Receipt, Option<Ttr>),
+    /// Extends a reservation to now plus the TTR, or plus the TTR of the job when `None`, and sets the job's note if there is one.
+    /// The embedded engine leaves the note out when it lacks the disk space.
+    Touch(Receipt, Touch),
     /// Makes a reserved job a dead letter.
     Bury(Receipt, Option<Reason>),
     /// Cancels a reservation that no client has seen, of a job of any topic: the attempt is not counted, the due time stays, the job is ready again
@@ -51,7 +52,7 @@ pub enum StepAction {
     /// Cancels such a reservation, but the job is due again only after the delay: others of its outlet come first. This does not
     /// become part of its history.
     Postpone(Receipt, Delay),
-    /// Makes a dead letter wait again until the due time; its attempts start at 0, its reason is cleared. One whose expiry has
+    /// Makes a dead letter wait again until the due time; its attempts start at 0, its reason and its note are cleared. One whose expiry has
     /// passed needs another expiry.
     Requeue(Requeue),
     /// Changes a delayed or ready job in place. Its fingerprint stays.
@@ -177,7 +178,7 @@ pub trait Steps {
         scope: &TopicFilter,
         id: &JobId,
         receipt: &Receipt,
-        ttr: Option<Ttr>,
+        touch: impl Into<Touch> + Send,
     ) -> impl Future<Output = Result<Outcome<Job>>> + Send;
 
     /// Makes a [`StepAction::Bury`].
@@ -267,9 +268,9 @@ impl<S: Store + ?Sized> Steps for S {
         scope: &TopicFilter,
         id: &JobId,
         receipt: &Receipt,
-        ttr: Option<Ttr>,
+        touch: impl Into<Touch> + Send,
     ) -> Result<Outcome<Job>> {
-        apply_one(self, scope, id, StepAction::Touch(receipt.clone(), ttr), None).await
+        apply_one(self, scope, id, StepAction::Touch(receipt.clone(), touch.into()), None).await
     }
 
     async fn bury(

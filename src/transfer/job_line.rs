@@ -68,6 +68,7 @@ fn check(record: &JobRecord) -> Result<(), &'static str> {
             .get(Tag::CALLBACK)
             .is_some_and(|stored| Callback::decode(stored) != spec.callback.as_deref().cloned())
         || record.attributes().trace() != spec.trace
+        || record.attributes().progress_note() != record.job.note
         || record.other.as_bytes().len() > Attributes::MAX_BYTES / 4
         || record.attributes().as_bytes().len() > Attributes::MAX_BYTES / 2
     {

@@ -288,10 +288,10 @@ impl<'a> Sequence<'a> {
         let scope = self.scope();
         let (id, receipt) = self.receipt();
         self.touched.push(id.clone());
-        let ttr = self.sometimes(Self::ttr);
-        self.log_step(("touch", &scope, &id, ttr));
-        let engine = self.fixture.store.touch(&scope, &id, &receipt, ttr).await.expect("answers");
-        let model = self.model.touch(&scope, &id, &receipt, ttr).await.expect("answers");
+        let touch = self.touch_values();
+        self.log_step(("touch", &scope, &id, &touch));
+        let engine = self.fixture.store.touch(&scope, &id, &receipt, touch.clone()).await.expect("answers");
+        let model = self.model.touch(&scope, &id, &receipt, touch).await.expect("answers");
         self.assert_equal(&engine, &model, "touch");
     }
 

@@ -121,8 +121,8 @@ pub async fn touch(
     body: OptionalJsonBody,
 ) -> HandlerResult {
     let in_query = receipt_in_query(query)?;
-    let (receipt, ttr) = body.parse(&app, |body, _| requests::touch(body, in_query)).await?;
-    Ok(responses::job(&app.queue.touch(&caller.topics, &id, &receipt, ttr).await?))
+    let (receipt, touch) = body.parse(&app, |body, _| requests::touch(body, in_query)).await?;
+    Ok(responses::job(&app.queue.touch(&caller.topics, &id, &receipt, touch).await?))
 }
 
 pub async fn bury(

@@ -2,6 +2,7 @@
 
 use axum::response::Response;
 
+use super::responses::write_note;
 use crate::{
     http::json::{self, ObjectWriter},
     queue::{CalledEndpoint, Rows, WorkerView},
@@ -28,6 +29,14 @@ fn write_worker(view: &WorkerView, with_addresses: bool, out: &mut Vec<u8>) {
     object.number("reserved", view.reserved);
     if let Some(at) = view.oldest_reserved_at {
         object.timestamp("oldest_reserved_at", at);
+    }
+    if !view.notes.is_empty() {
+        object.list("notes", &view.notes, |(id, note), out| {
+            let mut object = ObjectWriter::new(out);
+            object.text("id", id.as_str());
+            write_note(&mut object, note);
+            object.end();
+        });
     }
     if with_addresses {
         object.list("addresses", &view.addresses, |address, out| {

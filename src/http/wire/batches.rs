@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     http::errors::{Fault, Faults, MAX_FAULTS, Problem},
-    job::{JobId, NewJob, Reason, Receipt, Ttr},
-    queue::{DeleteRule, Error, FinishJob, Limits, Release},
+    job::{JobId, NewJob, Reason, Receipt},
+    queue::{DeleteRule, Error, FinishJob, Limits, Release, Touch},
 };
 
 /// One item of a batch: its id if it could be read, and the item or why it is refused.
@@ -48,7 +48,7 @@ pub fn release_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<Held
     held_jobs(bytes, limits, |fields| requests::released(fields, limits))
 }
 
-pub fn touch_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<HeldItem<Option<Ttr>>>>, Problem> {
+pub fn touch_jobs(bytes: &Bytes, limits: &Limits) -> Result<Vec<BatchItem<HeldItem<Touch>>>, Problem> {
     held_jobs(bytes, limits, requests::touched)
 }
 

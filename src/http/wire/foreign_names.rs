@@ -160,6 +160,7 @@ const CALLED: &[(Names, Names, &str)] = &[
         "",
     ),
     (&["error", "errormessage", "failure", "exception", "comment", "note", "cause", "why"], &["reason"], ""),
+    (&["progress", "details", "heartbeatdetails"], &["note"], ""),
     (
         &["maxnumberofmessages", "maxmessages", "count", "limit", "batchsize", "n", "size", "amount"],
         &["max", "limit"],

@@ -15,9 +15,9 @@ use crate::{
     http::errors::{Fault, Faults, Problem},
     job::{
         Body, BodyError, Delay, Due, JobId, NewJob, PausedOperations, Reason, Receipt, RetrySchedule,
-        SigningKey, TopicCallback, TopicSettings, Ttr,
+        SigningKey, TopicCallback, TopicSettings,
     },
-    queue::{DeleteRule, Limits, NewPause, Patch, Pop, Release, Requeue},
+    queue::{DeleteRule, Limits, NewPause, Patch, Pop, Release, Requeue, Touch},
 };
 
 /// The name of what spares reserved jobs in a delete.
@@ -252,13 +252,16 @@ pub fn released(fields: &mut Fields<'_>, limits: &Limits) -> Release {
     Release { due: due(fields, limits), reason: fields.optional("reason", values::reason) }
 }
 
-pub fn touch(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option<Ttr>), Problem> {
+pub fn touch(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Touch), Problem> {
     by_holder(bytes, in_query, touched)
 }
 
-/// The new TTR of a touched job.
-pub fn touched(fields: &mut Fields<'_>) -> Option<Ttr> {
-    fields.optional("ttr", values::ttr)
+/// How a reservation is extended. A note that is `null` could mean that the old one is to stay, or to go.
+pub fn touched(fields: &mut Fields<'_>) -> Touch {
+    fields.set_null_rule(|name| {
+        (name == "note").then_some("must not be null: leave it out to keep the note, or send another one")
+    });
+    Touch { ttr: fields.optional("ttr", values::ttr), note: fields.optional("note", values::note_text) }
 }
 
 pub fn bury(bytes: &Bytes, in_query: Option<Receipt>) -> Result<(Receipt, Option<Reason>), Problem> {

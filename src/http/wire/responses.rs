@@ -12,7 +12,7 @@ use crate::http::{
     json::{self, ObjectWriter},
 };
 use crate::{
-    job::{IdEnd, Job, JobId, RememberedId, RetrySchedule, State, Timestamp, format_seconds},
+    job::{IdEnd, Job, JobId, ProgressNote, RememberedId, RetrySchedule, State, Timestamp, format_seconds},
     queue::{AddOutcome, ChangedOldest, Reservation, Span, Timeline, TimelineView},
 };
 
@@ -120,9 +120,18 @@ pub(super) fn write_job_head(object: &mut ObjectWriter<'_>, job: &Job) {
     if let Some(reason) = &job.reason {
         object.text("reason", reason.as_str());
     }
+    if let Some(note) = &job.note {
+        write_note(object, note);
+    }
     if let Some(callback) = &job.spec.callback {
         object.object("callback", |object| callbacks::write_callback(object, callback));
     }
+}
+
+/// Writes what a worker said of its progress, and when.
+pub(super) fn write_note(object: &mut ObjectWriter<'_>, note: &ProgressNote) {
+    object.text("note", note.text.as_str());
+    object.timestamp("noted_at", note.at);
 }
 
 pub(super) fn write_retry(object: &mut ObjectWriter<'_>, retry: &RetrySchedule) {

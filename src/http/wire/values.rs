@@ -11,8 +11,8 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::job::{
-    Actor, DedupWindow, Delay, Due, DurationError, Expire, JobId, JobSpec, MAX_ATTEMPTS_LIMIT, OnExpiry,
-    Reason, Receipt, RetrySchedule, TimeError, Timestamp, Topic, Ttr, ValueError, format_seconds,
+    Actor, DedupWindow, Delay, Due, DurationError, Expire, JobId, JobSpec, MAX_ATTEMPTS_LIMIT, NoteText,
+    OnExpiry, Reason, Receipt, RetrySchedule, TimeError, Timestamp, Topic, Ttr, ValueError, format_seconds,
     parse_duration,
 };
 
@@ -249,6 +249,10 @@ pub fn receipt_text(text: &str) -> ParseResult<Receipt> {
 
 pub fn reason(raw: &RawValue) -> ParseResult<Reason> {
     Reason::new(&text(raw)?).ok_or_else(|| format!("must be at most {} bytes long", Reason::MAX_LEN))
+}
+
+pub fn note_text(raw: &RawValue) -> ParseResult<NoteText> {
+    NoteText::new(&text(raw)?).ok_or_else(|| format!("must be 1 to {} bytes long", NoteText::MAX_LEN))
 }
 
 pub fn actor(raw: &RawValue) -> ParseResult<Actor> {

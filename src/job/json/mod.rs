@@ -18,8 +18,8 @@ pub use values::{Moment, Seconds, decode_other, encode_other};
 use values::{decode_bytes, encode_bytes};
 
 use super::{
-    Body, DedupWindow, History, Job, JobId, JobSpec, JobState, MAX_ATTEMPTS_LIMIT, Reason, Reserved,
-    RetrySchedule, State, Topic, TraceContext, Ttr,
+    Body, DedupWindow, History, Job, JobId, JobSpec, JobState, MAX_ATTEMPTS_LIMIT, NoteText, ProgressNote,
+    Reason, Reserved, RetrySchedule, State, Topic, TraceContext, Ttr,
 };
 
 const WRONG_RESERVATION: &str = "exactly a reserved job has reserved_at and reserved_until";
@@ -59,6 +59,10 @@ pub struct JobJson {
     dead_at: Option<Moment>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    noted_at: Option<Moment>,
     #[serde(skip_serializing_if = "Option::is_none")]
     callback: Option<CallbackJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,6 +146,8 @@ impl JobJson {
             reserved_until: job.reserved_until().map(Moment),
             dead_at: job.dead_at().map(Moment),
             reason: job.reason.as_ref().map(|reason| reason.as_str().to_owned()),
+            note: job.note.as_ref().map(|note| note.text.as_str().to_owned()),
+            noted_at: job.note.as_ref().map(|note| Moment(note.at)),
             callback: callback.as_deref().map(CallbackJson::new),
             traceparent: trace.as_ref().map(TraceContext::traceparent),
             tracestate: trace.as_ref().and_then(TraceContext::tracestate).map(str::to_owned),
@@ -196,6 +202,7 @@ impl JobJson {
             spec,
             attempts: self.attempts,
             reason: self.reason.as_deref().map(parse_reason).transpose()?,
+            note: parse_note(self.note.as_deref(), self.noted_at)?,
             history,
             body,
         })
@@ -235,6 +242,17 @@ fn parse_trace(parent: Option<&str>, state: Option<&str>) -> Result<Option<Trace
     };
     let trace = TraceContext::parse(parent, state).filter(|trace| trace.tracestate() == state);
     trace.map(Some).ok_or_else(|| "its trace context is malformed".to_owned())
+}
+
+fn parse_note(text: Option<&str>, at: Option<Moment>) -> Result<Option<ProgressNote>, String> {
+    match (text, at) {
+        (None, None) => Ok(None),
+        (Some(text), Some(Moment(at))) => {
+            let text = NoteText::new(text).ok_or("its note must be 1 to 256 bytes long")?;
+            Ok(Some(ProgressNote { at, text }))
+        }
+        (Some(_), None) | (None, Some(_)) => Err("exactly a job with a note has noted_at".to_owned()),
+    }
 }
 
 fn parse_reason(text: &str) -> Result<Reason, String> {

@@ -28,6 +28,7 @@ fn reservation() -> Reservation {
         spec: JobSpec { trace: TraceContext::parse(SPAN, Some("a=1,b=2")), ..JobSpec::default() },
         attempts: 1,
         reason: None,
+        note: None,
         history: History::default(),
         body: Body::from_stored("{\"order\":1001}".into()),
     };

@@ -278,6 +278,7 @@ mod tests {
             spec: JobSpec::default(),
             attempts: 1,
             reason: None,
+            note: None,
             history: History::default(),
             body: Body::from_stored(Bytes::new()),
         };

@@ -8,7 +8,11 @@ use super::{
 };
 use crate::harness::{api::Api, jobs::seconds, stores::Engine};
 
-on_every_engine!(workers_are_shown_with_their_polls_and_jobs, endpoints_of_all_topics_are_shown,);
+on_every_engine!(
+    workers_are_shown_with_their_polls_and_jobs,
+    workers_are_shown_with_their_latest_notes,
+    endpoints_of_all_topics_are_shown,
+);
 
 async fn workers(api: &Api, query: &str) -> Value {
     api.get(&format!("/workers{query}")).await.expect(200).json()
@@ -47,6 +51,29 @@ async fn workers_are_shown_with_their_polls_and_jobs(engine: Engine) {
     assert_eq!(brief[0], (&json!("mail"), &json!("w-7"), &json!(1)), "{shown}");
     api.advance_and_promote(seconds(10)).await;
     assert_eq!(workers(&api, "").await["workers"], json!([]));
+}
+
+async fn workers_are_shown_with_their_latest_notes(engine: Engine) {
+    let api = Api::new(engine).await;
+    for n in 0..7 {
+        api.add(&json!({"topic": "mail", "id": format!("job-{n}")}).to_string()).await;
+        let held = api.get("/topics/mail/pop?worker=w-7").await.expect(200).json();
+        if n != 3 {
+            api.advance_and_promote(seconds(1)).await;
+            let touch = json!({"receipt": held["receipt"], "note": format!("{n} of 7")}).to_string();
+            api.send("POST", &format!("/jobs/job-{n}/touch"), &touch).await.expect(200);
+        }
+    }
+    let shown = workers(&api, "").await["workers"].take();
+    assert_eq!(shown[0]["reserved"], 7);
+    let notes: Vec<_> = [6, 5, 4, 2, 1]
+        .into_iter()
+        .map(|n| {
+            let second = if n > 3 { n } else { n + 1 };
+            json!({"id": format!("job-{n}"), "note": format!("{n} of 7"), "noted_at": format!("2026-11-21T05:40:0{second}.000Z")})
+        })
+        .collect();
+    assert_eq!(shown[0]["notes"], json!(notes));
 }
 
 async fn endpoints_of_all_topics_are_shown(engine: Engine) {

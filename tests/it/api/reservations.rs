@@ -19,6 +19,8 @@ on_every_engine!(
     release_uses_the_delay_the_retry_list_or_the_back_off,
     release_waits_until_a_moment,
     touch_extends_from_now,
+    a_note_goes_with_a_touch_and_outlives_the_reservation,
+    a_note_has_1_to_256_bytes,
     a_revoked_job_is_ready_again,
     bury_keeps_the_reason,
     a_job_without_attempts_left_becomes_a_dead_letter,
@@ -154,6 +156,53 @@ async fn touch_extends_from_now(engine: Engine) {
     let body = format!(r#"{{"receipt":"{receipt}","ttr":"5m"}}"#);
     let more = api.send("POST", "/jobs/a/touch", &body).await.expect(200).json();
     assert_eq!(more["reserved_until"], "2026-11-21T05:45:09.000Z");
+}
+
+async fn a_note_goes_with_a_touch_and_outlives_the_reservation(engine: Engine) {
+    let api = Api::new(engine).await;
+    let (_, receipt) = add_and_pop(&api, r#"{"topic":"t","id":"a"}"#).await;
+    api.advance_and_promote(seconds(9)).await;
+    let body = json!({"receipt": receipt, "note": "3 of 7 \"files\" é"}).to_string();
+    let touched = api.send("POST", "/jobs/a/touch", &body).await.expect(200).json();
+    let has_note = |job: &Value| {
+        assert_eq!(job["note"], "3 of 7 \"files\" é", "{job}");
+        assert_eq!(job["noted_at"], "2026-11-21T05:40:09.000Z", "{job}");
+    };
+    has_note(&touched);
+    has_note(&api.get("/jobs/a").await.expect(200).json());
+    has_note(&api.get("/jobs?state=reserved").await.expect(200).json()["jobs"][0]);
+    let body = json!({"receipt": receipt, "delay": 0}).to_string();
+    has_note(&api.send("POST", "/jobs/a/release", &body).await.expect(200).json());
+    let again = api.pop("t").await;
+    has_note(&again);
+    let items = json!([{"id": "a", "receipt": again["receipt"], "note": "5 of 7"}]);
+    let body = json!({"jobs": items}).to_string();
+    assert_eq!(api.send("POST", "/batch/touch", &body).await.expect(200).json()["results"][0]["status"], 200);
+    api.advance_and_promote(seconds(60)).await;
+    assert_eq!(api.pop("t").await["note"], "5 of 7");
+}
+
+async fn a_note_has_1_to_256_bytes(engine: Engine) {
+    let api = Api::new(engine).await;
+    let (_, receipt) = add_and_pop(&api, r#"{"topic":"t","id":"a"}"#).await;
+    let longest = "é".repeat(128);
+    let body = json!({"receipt": receipt, "note": longest}).to_string();
+    assert_eq!(api.send("POST", "/jobs/a/touch", &body).await.expect(200).json()["note"], longest);
+    let bounds = "/note must be 1 to 256 bytes long";
+    for (note, detail) in [
+        (json!(""), bounds),
+        (json!(format!("{longest}x")), bounds),
+        (json!(3), "/note must be a string"),
+        (json!(null), "/note must not be null: leave it out to keep the note, or send another one"),
+    ] {
+        let body = json!({"receipt": receipt, "note": note}).to_string();
+        let refused = api.send("POST", "/jobs/a/touch", &body).await.expect_problem(422, "invalid_request");
+        assert_eq!(text(&refused["detail"]), detail, "{note}");
+        let body = json!({"jobs": [{"id": "a", "receipt": receipt, "note": note}]}).to_string();
+        let results = api.send("POST", "/batch/touch", &body).await.expect(200).json();
+        assert_eq!(error_locations(&results["results"][0]["problem"]), ["/jobs/0/note"], "{note}");
+    }
+    assert_eq!(api.get("/jobs/a").await.expect(200).json()["note"], longest);
 }
 
 async fn a_revoked_job_is_ready_again(engine: Engine) {

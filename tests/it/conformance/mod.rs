@@ -16,6 +16,7 @@ mod guards;
 mod history;
 mod late_finishes;
 mod listing;
+mod notes;
 mod notices;
 mod notifying;
 mod outlets;

@@ -2,7 +2,9 @@
 
 use linger::{
     job::{Due, State, TopicFilter},
-    store::{Applied, DeletedJob, JobChange, Outcome, Patch, Release, SeenJob, Step, StepAction, Store},
+    store::{
+        Applied, DeletedJob, JobChange, Outcome, Patch, Release, SeenJob, Step, StepAction, Store, Touch,
+    },
 };
 
 use crate::harness::{jobs::*, lists::get, stores::StoreFixture};
@@ -47,7 +49,7 @@ async fn steps_of_all_kinds_are_applied_in_their_order(fixture: StoreFixture) {
     }
     let soon = Patch { due: Some(Due::default()), ..Patch::default() };
     let steps = vec![
-        step("held", StepAction::Touch(held.clone(), None)),
+        step("held", StepAction::Touch(held.clone(), Touch::default())),
         step("waits", StepAction::Patch(soon)),
         step("waits", StepAction::Requeue(Due::default().into())),
         step("listed", change(store, "listed", JobChange::Reschedule(after(seconds(90)))).await),
@@ -117,7 +119,7 @@ async fn steps_of_no_job_change_nothing(fixture: StoreFixture) {
     let held = |action: fn(linger::job::Receipt) -> StepAction| step("nothing", action(receipt.clone()));
     let applied = store
         .apply(vec![
-            held(|receipt| StepAction::Touch(receipt, None)),
+            held(|receipt| StepAction::Touch(receipt, Touch::default())),
             held(|receipt| StepAction::Bury(receipt, None)),
             step("nothing", StepAction::Patch(Patch::default())),
             step("nothing", StepAction::Requeue(Due::default().into())),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Every member of a job in an answer, except for its id and its state.
-const MEMBERS: [&str; 15] = [
+const MEMBERS: [&str; 17] = [
     "topic",
     "created_at",
     "due_at",
@@ -19,6 +19,8 @@ const MEMBERS: [&str; 15] = [
     "reserved_until",
     "dead_at",
     "reason",
+    "note",
+    "noted_at",
     "callback",
     "history",
     "body",

@@ -82,6 +82,8 @@ impl Effect {
             "reserved_until",
             "dead_at",
             "reason",
+            "note",
+            "noted_at",
             "history",
         ],
     };
@@ -89,7 +91,8 @@ impl Effect {
         uncertainty: Uncertainty::State,
         members: &["due_at", "ttr", "max_attempts", "retry", "history", "body"],
     };
-    pub const TOUCH: Self = Self { uncertainty: Uncertainty::None, members: &["reserved_until"] };
+    pub const TOUCH: Self =
+        Self { uncertainty: Uncertainty::None, members: &["reserved_until", "note", "noted_at"] };
 }
 
 #[derive(Debug, Clone)]

@@ -219,9 +219,9 @@ impl<'a> Worker<'a> {
         self.change(id, Effect::MOVE, "POST", &format!("/jobs/{id}/requeue"), &json!({ "delay": "1h" }))
     }
 
-    /// Extends a reservation to two hours from now.
+    /// Extends a reservation to two hours from now, with a note that no other reservation has.
     pub fn touch(&self, id: &str, receipt: &str) -> Outcome {
-        let body = json!({ "receipt": receipt, "ttr": "2h" });
+        let body = json!({ "receipt": receipt, "ttr": "2h", "note": receipt });
         let (outcome, answer) =
             self.send(&[id.to_owned()], Effect::TOUCH, "POST", &format!("/jobs/{id}/touch"), &body);
         if outcome == Outcome::Done {

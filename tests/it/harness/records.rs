@@ -3,8 +3,9 @@
 use linger::{
     job::{
         Actor, AttemptEnd, Attributes, CallRate, Expire, Expiry, Fingerprint, History, HistoryEntry,
-        HistoryEvent, IdEnd, Job, JobState, OnExpiry, Reason, Receipt, RememberedId, Reserved, ScheduleName,
-        SecretId, SigningKey, SigningSecret, Tag, Timestamp, TopicCallback, TopicSettings,
+        HistoryEvent, IdEnd, Job, JobState, NoteText, OnExpiry, ProgressNote, Reason, Receipt, RememberedId,
+        Reserved, ScheduleName, SecretId, SigningKey, SigningSecret, Tag, Timestamp, TopicCallback,
+        TopicSettings,
     },
     store::{JobRecord, RecordPage, ScheduleContent, Store, StoredSchedule, TopicConfig, TopicRecord},
 };
@@ -106,6 +107,7 @@ pub fn record(fixture: &StoreFixture, name: &str) -> JobRecord {
             spec: added.spec,
             attempts: 0,
             reason: None,
+            note: None,
             history: History::default(),
             body: added.body,
         },
@@ -155,6 +157,7 @@ pub fn full_record(fixture: &StoreFixture, name: &str) -> JobRecord {
     record.job.spec.require_receipt = true;
     record.job.spec.late_finish = false;
     record.job.reason = Reason::new("psp timeout");
+    record.job.note = NoteText::new("3 of 7").map(|text| ProgressNote { at: record.job.created_at, text });
     record.job.spec.callback = Some(callback("https://shop.example/hook?x=1"));
     record.job.spec.trace = Some(trace(1));
     record.job.body = body("{\"a\": [1.50, 12345678901234567890123]}");

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use linger::{
-    job::{Actor, Due, Expire, Expiry, ExpiryChange, JobId, OnExpiry, Reason, Receipt, Topic, Ttr},
-    store::{Claim, IfExists},
+    job::{Actor, Due, Expire, Expiry, ExpiryChange, JobId, NoteText, OnExpiry, Reason, Receipt, Topic, Ttr},
+    store::{Claim, IfExists, Touch},
 };
 use rand::{RngExt, seq::IndexedRandom};
 
@@ -107,6 +107,11 @@ impl Sequence<'_> {
     pub(super) fn reason(&mut self) -> Option<Reason> {
         self.sometimes(|sequence| Reason::new(&format!("reason {}", sequence.random.random_range(0..9))))
             .flatten()
+    }
+
+    pub(super) fn touch_values(&mut self) -> Touch {
+        let note = |sequence: &mut Self| NoteText::new(&format!("é {}", sequence.random.random_range(0..9)));
+        Touch { ttr: self.sometimes(Self::ttr), note: self.sometimes(note).flatten() }
     }
 
     /// A known receipt with its job, which is valid more often than stale, or sometimes a receipt that never existed.

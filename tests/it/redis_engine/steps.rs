@@ -6,13 +6,13 @@ use std::{collections::BTreeMap, fmt::Debug, sync::Arc};
 use linger::{
     clock::ManualClock,
     job::{
-        Due, Expire, ExpiryChange, Job, JobId, OnExpiry, Reason, Receipt, RetrySchedule, SecretId,
+        Due, Expire, ExpiryChange, Job, JobId, NoteText, OnExpiry, Reason, Receipt, RetrySchedule, SecretId,
         SigningKey, State, Timestamp, TopicSettings,
     },
     store::{
         AddJob, AddedSecret, ChangeJob, FinishJob, Finished, JobChange, JobFilter, ListedJob, NoticeContent,
         NoticeKind, Order, Outcome, Patch, Release, Reservation, Result, SeenJob, Steps, Store, TopicStats,
-        TopicUpdates,
+        TopicUpdates, Touch,
     },
 };
 
@@ -162,7 +162,8 @@ impl StepFixture {
                 debug_text(&store.release(ALL, &id("held"), self.receipt("held"), release).await?)
             }
             Step::Touch => {
-                debug_text(&store.touch(ALL, &id("held"), self.receipt("held"), Some(ttr(90))).await?)
+                let touch = Touch { ttr: Some(ttr(90)), note: NoteText::new("3 of 7") };
+                debug_text(&store.touch(ALL, &id("held"), self.receipt("held"), touch).await?)
             }
             Step::Bury => debug_text(&store.bury(ALL, &id("held"), self.receipt("held"), reason).await?),
             Step::RequeueLater => {

@@ -85,6 +85,8 @@ async fn an_export_that_was_changed_is_refused() {
             "its trace context is malformed",
         ),
         (whole.replacen("\"tracestate\":\"k0=", "\"tracestate\":\"k0-", 1), "its trace context is malformed"),
+        (whole.replacen("\"note\":\"3 of 7\"", "\"note\":\"\"", 1), "its note must be 1 to 256 bytes long"),
+        (whole.replacen("\"note\":\"3 of 7\",", "", 1), "exactly a job with a note has noted_at"),
         (whole.replacen(&parent, "", 1), "its tracestate is without a traceparent"),
         (whole.replacen("\"attributes\":\"", &other_parent, 1), "its attributes are out of range"),
         (

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::job::{
-    Callback, CallbackUrl, DedupWindow, Expiry, Job, JobId, JobSpec, JobState, Reason, RetrySchedule, Ttr,
+    Callback, CallbackUrl, DedupWindow, Expiry, Job, JobId, JobSpec, JobState, NoteText, ProgressNote,
+    Reason, RetrySchedule, Ttr,
 };
 
 fn from_ms(ms: i64) -> Timestamp {
@@ -36,6 +37,7 @@ fn listed(callback: &str, reason: &str) -> ListedJob {
         },
         attempts: 3,
         reason: Reason::new(reason),
+        note: Some(ProgressNote { at: from_ms(4), text: NoteText::new("3 of 7").expect("valid") }),
         history: History::default(),
         body: Body::from_stored(bytes::Bytes::new()),
     };

@@ -35,7 +35,7 @@ fn apply_one(txn: &mut WriteTxn<'_>, step: &Step) -> Attempted<Applied> {
         StepAction::Revoke(attempt, release) => {
             hold::release(txn, scope, id, Holder::Attempt(*attempt), release)
         }
-        StepAction::Touch(receipt, ttr) => hold::touch(txn, scope, id, receipt, *ttr),
+        StepAction::Touch(receipt, touch) => hold::touch(txn, scope, id, receipt, touch),
         StepAction::Bury(receipt, reason) => hold::bury(txn, scope, id, receipt, reason),
         StepAction::Cancel(receipt) => hold::cancel(txn, scope, id, receipt),
         StepAction::Postpone(receipt, delay) => hold::postpone(txn, scope, id, receipt, *delay),

@@ -125,6 +125,7 @@ pub(super) fn requeue(
     record.head.other.set_timed_out(None);
     record.head.attempts = 0;
     record.head.reason = None;
+    record.head.other.set_progress_note(None);
     record.head.dead_at = None;
     txn.remove(hash, job_ref)?;
     let job_ref = txn.insert_waiting(hash, job_ref.outlet, &record)?;

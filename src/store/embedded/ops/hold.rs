@@ -7,9 +7,9 @@ use super::{
     write_txn::{FoundJob, WriteTxn},
 };
 use crate::{
-    job::{AttemptEnd, Delay, IdEnd, JobId, Reason, Receipt, State, TopicFilter, Ttr},
+    job::{AttemptEnd, Delay, IdEnd, JobId, ProgressNote, Reason, Receipt, State, TopicFilter},
     store::{
-        Applied, FinishJob, Finished, Outcome, Refusal, Release, Result,
+        Applied, FinishJob, Finished, Outcome, Refusal, Release, Result, Touch,
         embedded::{
             disk::disk_space::SpaceNeed,
             memory::{
@@ -170,21 +170,33 @@ pub(super) fn release(
     Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record))))
 }
 
-/// See [`StepAction::Touch`](crate::store::StepAction::Touch).
+/// See [`StepAction::Touch`](crate::store::StepAction::Touch). With a note the whole job is rewritten. Without the disk space
+/// for that, the job keeps the note that it has.
 pub(super) fn touch(
     txn: &mut WriteTxn<'_>,
     scope: &TopicFilter,
     id: &JobId,
     receipt: &Receipt,
-    ttr: Option<Ttr>,
+    Touch { ttr, note }: &Touch,
 ) -> Attempted<Applied> {
-    let (found, lease) = read_reserved(txn, scope, id, receipt)?;
+    let (FoundJob { job_ref, content: mut record, .. }, lease) = read_reserved(txn, scope, id, receipt)?;
     if lease.is_of_older() {
         return Err(Refusal::Replaced.into());
     }
-    let ttr = ttr.unwrap_or(found.content.head.spec.ttr);
-    txn.set_lease(found.job_ref, Lease { deadline: txn.now.after(ttr.as_duration()), ..lease })?;
-    Ok(Applied::Job(Box::new(txn.to_job(found.job_ref, &found.content))))
+    // A heartbeat matters more than its note.
+    if let Some(text) = note
+        && txn.check_space(SpaceNeed::Growth).is_ok()
+    {
+        record
+            .head
+            .other
+            .set_progress_note(Some(&ProgressNote { at: txn.wall_now().rounded_down, text: text.clone() }));
+        txn.db.delete(Table::Live, job_ref.key)?;
+        txn.db.insert(Table::Live, job_ref.key, &record)?;
+    }
+    let ttr = ttr.unwrap_or(record.head.spec.ttr);
+    txn.set_lease(job_ref, Lease { deadline: txn.now.after(ttr.as_duration()), ..lease })?;
+    Ok(Applied::Job(Box::new(txn.to_job(job_ref, &record))))
 }
 
 /// See [`StepAction::Bury`](crate::store::StepAction::Bury). The whole job is rewritten.

@@ -133,6 +133,7 @@ impl Record {
             spec: head.spec,
             attempts: lease.map_or(head.attempts, |lease| lease.attempts),
             reason: head.reason,
+            note: head.other.progress_note(),
             history: head.history,
             body: self.body.clone(),
         }

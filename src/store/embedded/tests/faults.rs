@@ -8,9 +8,10 @@ use std::sync::{
 use super::fixture::*;
 use crate::{
     clock::Clock,
-    job::{Body, State},
+    job::{Body, NoteText, State, Ttr},
     store::{
-        AddJob, ChangeJob, Error, FinishJob, JobChange, JobFilter, MoveKind, Order, SeenJob, Steps, Store,
+        AddJob, ChangeJob, Error, FinishJob, JobChange, JobFilter, MoveKind, Order, SeenJob, Step,
+        StepAction, Steps, Store, Touch,
         embedded::{
             start::Start,
             tests::snapshot::assert_consistent,
@@ -209,6 +210,44 @@ async fn adds_stop_before_the_disk_is_full_and_everything_else_goes_on() {
     store.check().await.expect("takes writes");
     free.store(500, Ordering::Relaxed);
     add(&store, [job("d")]).await;
+    consistent(&store).await;
+}
+
+/// A heartbeat matters more than its note.
+#[tokio::test]
+async fn on_a_full_disk_a_touch_extends_and_leaves_the_note_as_it_is() {
+    let mut fixture = Fixture::new();
+    let free = Arc::new(AtomicU64::new(1_000));
+    fixture.options.min_free_bytes = 500;
+    fixture.options.free_space = Arc::new({
+        let free = free.clone();
+        move |_| Ok(free.load(Ordering::Relaxed))
+    });
+    let store = fixture.open().await;
+    add(&store, ["a", "b"].map(job)).await;
+    let held = reserve(&store, 2).await;
+    let noting = |text| Touch { ttr: Ttr::new(seconds(600)).ok(), note: NoteText::new(text) };
+    let touched = async |text| {
+        let step = |held: &crate::store::Reservation| {
+            Step::unscoped(held.job.id.clone(), StepAction::Touch(held.receipt.clone(), noting(text)), None)
+        };
+        let jobs = store.hold(held.iter().map(step).collect()).await.expect("answers").into_iter();
+        jobs.map(|job| job.expect("is held")).collect::<Vec<_>>()
+    };
+    let first = touched("there was room").await;
+    assert!(first.iter().all(|job| job.note.is_some()));
+    // Below min_free, and then below all that a rewrite needs.
+    for bytes in [499, 124] {
+        free.store(bytes, Ordering::Relaxed);
+        fixture.clock.advance(seconds(60));
+        for (job, before) in touched("there is none").await.iter().zip(&first) {
+            assert_eq!(job.note, before.note, "at {bytes}");
+            let until = fixture.clock.now().after(seconds(600));
+            assert_eq!(job.reserved_until(), Some(until), "at {bytes}");
+        }
+    }
+    free.store(500, Ordering::Relaxed);
+    assert!(touched("there is again").await.iter().zip(&first).all(|(job, before)| job.note != before.note));
     consistent(&store).await;
 }
 

@@ -10,10 +10,12 @@ use proptest::prelude::*;
 use super::fixture::*;
 use crate::{
     clock::{Clock, ManualClock},
-    job::{Callback, CallbackUrl, Due, DueKind, HostNumber, JobId, Outlet, Receipt, State, Timestamp},
+    job::{
+        Callback, CallbackUrl, Due, DueKind, HostNumber, JobId, NoteText, Outlet, Receipt, State, Timestamp,
+    },
     store::{
         self, AddJob, ChangeJob, Claim, FinishJob, JobChange, JobFilter, Order, Patch, Release, SeenJob,
-        StepAction,
+        StepAction, Touch,
         embedded::{
             Options,
             disk::disk_space::SpaceGauge,
@@ -166,7 +168,10 @@ impl StateMachine {
                 answer_text(self.txn(|txn| ops::finish(txn, ALL, &[finish])))
             }
             1 => self.apply(name, StepAction::Release(receipt, Release::default())),
-            2 => self.apply(name, StepAction::Touch(receipt, None)),
+            2 => {
+                let note = NoteText::new("half").filter(|_| pick.is_multiple_of(2));
+                self.apply(name, StepAction::Touch(receipt, Touch { ttr: None, note }))
+            }
             3 => self.apply(name, StepAction::Bury(receipt, None)),
             _ => self.apply(name, StepAction::Cancel(receipt)),
         }

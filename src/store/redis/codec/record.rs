@@ -223,6 +223,7 @@ fn decode_any(id: &JobId, raw: &Bytes) -> Option<(Job, Option<ReceiptBytes>)> {
         spec,
         attempts,
         reason: attributes.reason()?,
+        note: attributes.progress_note(),
         history: attributes.history(),
         body: Body::from_stored(raw.slice_ref(body)),
     };

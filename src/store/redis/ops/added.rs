@@ -116,6 +116,7 @@ fn created_job(job: AddJob, created_at: Timestamp, due_at: Timestamp) -> Job {
         spec: job.spec,
         attempts: 0,
         reason: None,
+        note: None,
         history: History::default(),
         body: job.body,
     }

@@ -8,7 +8,10 @@ use futures_util::future::try_join_all;
 
 use super::{gone_delay::GoneDelay, read::decode_job};
 use crate::{
-    job::{Actor, Delay, Expiry, ExpiryChange, Job, Outlet, Reason, Receipt, State, Timestamp, encode_steps},
+    job::{
+        Actor, Delay, Expiry, ExpiryChange, Job, NoteText, Outlet, Reason, Receipt, State, Timestamp,
+        encode_steps,
+    },
     store::{
         Applied, DeleteRule, Outcome, Patch, Refusal, Release, Result, Step, StepAction,
         redis::{
@@ -98,9 +101,10 @@ impl StepRunner {
                 self.apply_one(Script::Release, step, args).await
             }
             StepAction::Revoke(attempt, release) => self.revoke(step, *attempt, release).await,
-            StepAction::Touch(receipt, ttr) => {
-                let ttr = ttr.map(|ttr| millis_arg(ttr.as_duration()));
-                let args = |call| receipt_arg(call, receipt).optional_arg(ttr.clone());
+            StepAction::Touch(receipt, touch) => {
+                let ttr = touch.ttr.map(|ttr| millis_arg(ttr.as_duration()));
+                let note = touch.note.as_ref().map(NoteText::as_str);
+                let args = |call| receipt_arg(call, receipt).optional_arg(ttr.clone()).optional_arg(note);
                 self.apply_one(Script::Touch, step, args).await
             }
             StepAction::Bury(receipt, reason) => {

@@ -53,6 +53,7 @@ local function change(id, job, kind, ms, expiry)
   end
   set_attribute(job, TIMED_OUT, nil)
   if requeues then
+    set_attribute(job, NOTE, nil)
     job.attempts, job.reason = 0, nil
     remember(job, REQUEUED, NOW, 0, 0, ARGV[A])
   else

@@ -10,10 +10,10 @@ local FIXED = '>BBI4I6I4I6I4I3c16BI2'
 local OUTLET_AT, HEAD = 46, 48 -- the length of the outlet's name, and of all that precedes it
 -- Tags of attributes. All others are above the first five: these scripts copy them, but for those that say when a job expires,
 -- which clock decides in a store to which the job may be moved, which receipt is good for a late finish, the revision,
--- and for how long the id is remembered.
+-- for how long the id is remembered, and a worker's note.
 local LEASE, DIED_AT, RETRY, REASON, HISTORY = 1, 2, 3, 4, 5
 local EXPIRY, MOMENT, EXPIRES_AT, EXPIRY_MOMENT = 10, 11, 12, 13
-local TIMED_OUT, NO_LATE_FINISH, REVISION, DEDUP = 14, 15, 16, 17
+local TIMED_OUT, NO_LATE_FINISH, REVISION, DEDUP, NOTE = 14, 15, 16, 17, 18
 local LAST_MOMENT, LONGEST_DELAY = 253402207199999, 315576000000
 local SHORTEST_WINDOW, LONGEST_WINDOW = 1000, 604800000
 local ATTRIBUTES_LIMIT = 32768

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Makes a dead job wait again: attempts start at 0, the reason is cleared.
+-- Makes a dead job wait again: attempts start at 0, the reason and the note are cleared.
 --
 -- ARGV[A+1..] 'after' | 'at', ms, the change of the expiry (`change_expiry`), who requeues or ''
 local replayed = replayed_reply()
@@ -13,6 +13,7 @@ local due = due_at(is_moment, tonumber(ARGV[A + 2]))
 change_expiry(JOB, ARGV[A + 3])
 if count_expiry(JOB, due, is_moment) then return { EXPIRES_FIRST } end
 set_attribute(JOB, TIMED_OUT, nil)
+set_attribute(JOB, NOTE, nil)
 JOB.attempts, JOB.reason = 0, nil
 remember(JOB, REQUEUED, NOW, 0, 0, ARGV[A + 4])
 wait_until(ID, JOB, due, is_moment)

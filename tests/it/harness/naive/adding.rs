@@ -40,6 +40,7 @@ impl Naive {
             spec: add.spec,
             attempts: 0,
             reason: None,
+            note: None,
             history: History::default(),
             body: copied(&add.body),
         };

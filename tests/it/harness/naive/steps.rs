@@ -2,8 +2,8 @@
 
 use linger::{
     job::{
-        Actor, AttemptEnd, DueChange, ExpiryChange, HistoryEvent, IdEnd, JobId, Reason, Receipt, State,
-        TopicFilter,
+        Actor, AttemptEnd, DueChange, ExpiryChange, HistoryEvent, IdEnd, JobId, ProgressNote, Reason,
+        Receipt, State, TopicFilter,
     },
     store::{
         Applied, DeleteRule, DeletedJob, JobChange, Outcome, Patch, Refusal, Release, Requeue, Step,
@@ -115,9 +115,12 @@ impl Naive {
         match action {
             StepAction::Release(_, release) => self.release_one(entry, release, AttemptEnd::Released),
             StepAction::Revoke(_, release) => self.release_one(entry, release, AttemptEnd::Revoked),
-            StepAction::Touch(_, ttr) => {
-                let ttr = ttr.unwrap_or(entry.job.spec.ttr).as_duration();
+            StepAction::Touch(_, touch) => {
+                let ttr = touch.ttr.unwrap_or(entry.job.spec.ttr).as_duration();
                 set_until(&mut entry.job, now.after(ttr));
+                if let Some(text) = touch.note.clone() {
+                    entry.job.note = Some(ProgressNote { at: now.rounded_down, text });
+                }
                 self.listener.due_in(ttr);
             }
             StepAction::Bury(_, reason) => {
@@ -177,6 +180,7 @@ impl Naive {
         self.remember(&mut entry.job, HistoryEvent::Requeued, by);
         entry.job.attempts = 0;
         entry.job.reason = None;
+        entry.job.note = None;
         self.wait_until(entry, due_at);
         Ok(Applied::Job(Box::new(entry.job.clone())))
     }
