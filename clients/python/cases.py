@@ -87,6 +87,7 @@ def calls() -> None:
     [reserved] = client.pop("urgent", "t", **poll)
     assert reserved.reserved_until
     say(jobs=len(client.pop("urgent", "t", **poll)))
+    client.touch(id, reserved.receipt, note="3 of 7")
     client.touch(id, reserved.receipt, 3600)
     say(touched=id)
     try:
@@ -96,7 +97,7 @@ def calls() -> None:
     sys.stdin.readline()
     client.release(id, reserved.receipt, delay=0, reason="later")
     [reserved] = client.pop("urgent", "t", **poll)
-    say(reason=reserved.reason)
+    say(reason=reserved.reason, note=reserved.note, noted=reserved.noted_at is not None)
     client.release(id, reserved.receipt, reason="much later")
     client.reschedule(id, 0)
     [reserved] = client.pop("urgent", "t", **poll)
@@ -167,6 +168,8 @@ def arguments() -> None:
         "a text as a wait": lambda: client.pop("t", wait=cast(Any, "5s")),
         "an infinite wait": lambda: client.pop("t", wait=infinity),
         "a negative wait": lambda: client.pop("t", wait=-60),
+        "an empty note": lambda: client.touch("a", "0" * 32, note=""),
+        "a number as a note": lambda: client.touch("a", "0" * 32, note=cast(Any, 5)),
         "an empty name": lambda: Worker(client, ["t"], handle, name="").run(),
         "no topics": lambda: Worker(client, [], handle),
         "no handler": lambda: Worker(client, ["t"], cast(Any, None)),
@@ -249,6 +252,13 @@ def worker(parallel: str = "1", ttr_ms: str = "0", drain_ms: str = "0", hook: st
 
     def handle(job: Job) -> object:
         say(runs=job.id, body=job.raw.decode(), receipt=job.receipt)
+        if job.raw == b'"note"' and not job.note:
+            job.set_note("resume at 41,200")
+            say(noted=job.id)
+            gates[job.id].acquire()
+            raise ValueError("halfway")
+        if job.note:
+            say(resumes=job.id, note=job.note)
         result = end_oddly(job)
         if job.raw == b'"wait"':
             gate = gates[job.id]

@@ -3,7 +3,7 @@
 use std::{io::IsTerminal, process::ExitCode, time::Duration};
 
 use clap::Args;
-use linger_client::{Due, Expire, Job, JobPatch, ReleaseRequest, Request, Timestamp};
+use linger_client::{Due, Expire, Job, JobPatch, ReleaseRequest, Request, Timestamp, TouchRequest};
 
 use super::{
     exit::{Exit, Failure},
@@ -75,6 +75,9 @@ pub(super) struct TouchArgs {
     /// How long the reservation lasts from now [default: the job's TTR]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     ttr: Option<Duration>,
+    /// How far the work is; shown with the job, and given to its next attempt
+    #[arg(long, value_name = "TEXT")]
+    note: Option<String>,
     #[command(flatten)]
     change: ChangeArgs,
 }
@@ -193,10 +196,11 @@ fn last_attempt_was(end: &str) -> impl FnOnce(&Job) -> bool {
 }
 
 /// Runs `linger touch`.
-pub(super) fn touch(TouchArgs { id, receipt, ttr, change }: &TouchArgs) -> ExitCode {
+pub(super) fn touch(TouchArgs { id, receipt, ttr, note, change }: &TouchArgs) -> ExitCode {
     change.run("touch", async |session| {
         session.confirm_change(&format!("touch {id}"))?;
-        change_job(session, id, &Request::touch(id, receipt, *ttr), |_| false).await
+        let touch = TouchRequest { ttr: *ttr, note: note.clone() };
+        change_job(session, id, &Request::touch(id, receipt, touch), |_| false).await
     })
 }
 

@@ -139,6 +139,8 @@ impl Wording {
         if let Some(reason) = &job.reason {
             row("reason", escape_line(reason).into_owned());
         }
+        let note = job.note.iter().zip(job.noted_at);
+        note.for_each(|(note, at)| row("note", format!("{}  {}", self.moment(at), escape_line(note))));
         for entry in &job.history {
             row("history", self.entry(entry));
         }
@@ -370,7 +372,7 @@ mod tests {
         let worded = |state: &str| {
             let job = job(&format!(
                 r#""state":"{state}","due_at":"2026-11-22T04:00:00.000Z","attempts":9,"reason":"{forged}",
-                    "reserved_by":"{forged}","reserved_until":"2026-11-22T06:11:00.000Z",
+                    "note":"{forged}","noted_at":"2026-11-22T06:08:00.000Z","reserved_by":"{forged}","reserved_until":"2026-11-22T06:11:00.000Z",
                     "dead_at":"2026-11-22T04:10:00.000Z","history":[{{"kind":"attempt","by":"{forged}",
                     "at":"2026-11-22T06:08:00.000Z","n":1,"took":0.08,"ended":"buried","reason":"{forged}"}}]"#
             ));
@@ -381,7 +383,8 @@ mod tests {
             assert!(!row.contains(char::is_control) && !row.contains('\u{2028}'), "{row:?}");
             let names =
                 details.lines().skip(1).map(|line| line.split_whitespace().next().unwrap_or_default());
-            let expected = ["topic", "created", "due", "ttr", "attempts", "reason", "history", "body"];
+            let expected =
+                ["topic", "created", "due", "ttr", "attempts", "reason", "note", "history", "body"];
             assert_eq!(names.collect::<Vec<_>>(), expected);
         }
         let spread = r#"{"state":"ready","due_at":"2026-11-22T04:00:00.000Z","attempts":0,"id":"a","topic":"t","ttr":60,

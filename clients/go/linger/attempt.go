@@ -6,10 +6,30 @@ import (
 	"time"
 )
 
+// holderKey is that of the holder in the context of a handler.
+type holderKey struct{}
+
+// holder is what a handler has of its reservation.
+type holder struct {
+	client      *Client
+	id, receipt string
+	ttr         time.Duration
+}
+
+// SetNote says in 1 to 256 bytes how far a handler is with its job, whose context ctx is or is made of. The note is shown to
+// operators, and the next attempt gets it as Job.Note. It is sent at once, by a touch, and fails as that does.
+func SetNote(ctx context.Context, note string) error {
+	of, isHolder := ctx.Value(holderKey{}).(holder)
+	if !isHolder {
+		return errors.New("SetNote needs the context of a handler")
+	}
+	return of.client.TouchWithNote(ctx, of.id, of.receipt, of.ttr, note)
+}
+
 // attempt runs one job, which a call sent at sent has reserved.
 func (r *run) attempt(given *Job, sent time.Time) {
 	job := *given // the handler may change what it is given
-	ctx, cancel := context.WithCancel(r.handlers)
+	ctx, cancel := context.WithCancel(context.WithValue(r.handlers, holderKey{}, holder{r.Client, job.ID, job.Receipt, r.TTR}))
 	defer cancel()
 	lease := job.TTR
 	if r.TTR > 0 {

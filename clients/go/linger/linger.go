@@ -110,6 +110,8 @@ type Job struct {
 	Attempts      int             `json:"attempts"`     // reservations so far, with this one
 	MaxAttempts   int             `json:"max_attempts"` // 0: no limit
 	Reason        string          `json:"reason"`       // why the last attempt failed
+	Note          string          `json:"note"`         // how far a worker was with it
+	NotedAt       time.Time       `json:"noted_at"`     // zero: never
 	Traceparent   string          `json:"traceparent"`
 	Tracestate    string          `json:"tracestate"`
 	Body          json.RawMessage `json:"body"` // byte for byte as it was added
@@ -236,6 +238,13 @@ func (c *Client) ReleaseAt(ctx context.Context, id, receipt string, at time.Time
 // Touch makes a reservation last ttr from now; 0: the job's own TTR.
 func (c *Client) Touch(ctx context.Context, id, receipt string, ttr time.Duration) error {
 	fields := map[string]any{"receipt": receipt}
+	setDuration(fields, "ttr", ttr)
+	return c.hold(ctx, id, "touch", fields, nil)
+}
+
+// TouchWithNote is Touch, and says in 1 to 256 bytes how far the work is. The next attempt gets the note, too.
+func (c *Client) TouchWithNote(ctx context.Context, id, receipt string, ttr time.Duration, note string) error {
+	fields := map[string]any{"receipt": receipt, "note": note}
 	setDuration(fields, "ttr", ttr)
 	return c.hold(ctx, id, "touch", fields, nil)
 }

@@ -32,6 +32,7 @@ class Attempt:
         self._client, self._job, self._handler, self._heartbeats = client, job, handler, heartbeats
         self._id, self._receipt, self.lost, self._lease = job.id, job.receipt, job.lost, ttr or job.ttr
         self._reports, self._events = reports, events
+        job.send_note = lambda note: client.touch(self._id, self._receipt, ttr, note=note)
         self._renewed = sent
         # Whether the server says that the reservation timed out and no worker has had the job since. A finish still counts.
         self._is_timed_out = False

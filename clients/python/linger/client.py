@@ -147,9 +147,10 @@ class Client(ScheduleCalls):
         self.hold(id, "release", receipt, delay=optional(duration, "delay", delay), at=optional(moment, "at", at),
                   reason=text("reason", reason))
 
-    def touch(self, id: str, receipt: str, ttr: Duration | None = None) -> None:
-        """Makes a reservation last `ttr` from now, or else the job's own TTR."""
-        self.hold(id, "touch", receipt, ttr=optional(duration, "ttr", ttr))
+    def touch(self, id: str, receipt: str, ttr: Duration | None = None, *, note: str | None = None) -> None:
+        """Makes a reservation last `ttr` from now, or else the job's own TTR. The note says in 1 to 256 bytes how far the work is;
+        the next attempt gets it, too."""
+        self.hold(id, "touch", receipt, ttr=optional(duration, "ttr", ttr), note=optional(text, "note", note))
 
     def bury(self, id: str, receipt: str, reason: str = "") -> None:
         """Makes a job a dead letter, with a reason of up to 1,024 bytes."""

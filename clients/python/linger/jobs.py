@@ -20,7 +20,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _MEMBERS: dict[str, Any] = {
     "id": str, "topic": str, "state": str, "created_at": str, "due_at": str, "ttr": (int, float), "attempts": int,
     "max_attempts": int, "expires_at": str, "reason": str, "traceparent": str, "tracestate": str, "receipt": str, "reserved_until": str,
-    "late": (int, float), "revision": int,
+    "late": (int, float), "revision": int, "note": str, "noted_at": str,
 }
 
 
@@ -88,6 +88,8 @@ class Job:
     max_attempts: int  # 0: no limit
     raw: bytes  # the body, byte for byte as it was added; empty if the job has ended
     reason: str = ""  # why the last attempt failed
+    note: str = ""  # how far a worker was with it
+    noted_at: datetime | None = None
     traceparent: str = ""
     tracestate: str = ""
     receipt: str = field(default="", repr=False)
@@ -101,11 +103,19 @@ class Job:
     ended: Ended | None = None
     # Set when a handler must stop: its reservation is lost, or the worker's drain is over.
     lost: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+    send_note: Callable[[str], None] | None = field(default=None, repr=False, compare=False)  # set by the worker
 
     @property
     def body(self) -> Any:
         """The body as json.loads reads it; `raw` also has what a float cannot hold."""
         return json.loads(self.raw) if self.raw else None
+
+    def set_note(self, note: str) -> None:
+        """Says in 1 to 256 bytes how far a handler is with its job. The note is shown to operators, and the next attempt gets it
+        as `note`. It is sent at once, by a touch, and fails as that does."""
+        if self.send_note is None:
+            raise RuntimeError("a note is set by the handler of a worker")
+        self.send_note(note)
 
 
 @dataclass
@@ -203,7 +213,7 @@ def read_job(id: str | None, text: str) -> Job:
     found = {name: json.loads(part) for name, part in parts.items() if name in _MEMBERS}
     require(all(isinstance(value, _MEMBERS[name]) for name, value in found.items()))
     require(id is None or found["id"] == id)
-    for name in {"created_at", "due_at", "reserved_until", "expires_at"} & found.keys():
+    for name in {"created_at", "due_at", "reserved_until", "expires_at", "noted_at"} & found.keys():
         found[name] = read_moment(found[name])
     if ended is not None:
         found = {"created_at": None, "due_at": None, "ttr": 0, "attempts": 0, "max_attempts": 0, **found}

@@ -9,8 +9,8 @@ use crate::{
     client::Client,
     durations::{duration, some_duration},
     error::{Error, Refusal},
-    jobs::{Reason, Ttr},
-    model::{BatchItem, Ended, PopRequest, ReleaseRequest, ReservedJob},
+    jobs::Reason,
+    model::{BatchItem, Ended, PopRequest, ReleaseRequest, ReservedJob, TouchRequest},
     new_job::NewJob,
     request::{Repeat, Request},
 };
@@ -103,13 +103,13 @@ impl Client {
         self.hold_batch(Request::post("batch release", "/batch/release"), jobs, release).await
     }
 
-    /// Extends up to 1,000 reservations to now plus `ttr`, or plus each job's own TTR.
+    /// Extends up to 1,000 reservations to now plus `ttr`, or plus each job's own TTR. A note is set for all of them.
     pub async fn touch_batch(
         &self,
         jobs: &[(&str, &str)],
-        ttr: Option<Duration>,
+        touch: impl Into<TouchRequest>,
     ) -> Result<Vec<BatchItem>, Error> {
-        self.hold_batch(Request::post("batch touch", "/batch/touch"), jobs, &Ttr { ttr }).await
+        self.hold_batch(Request::post("batch touch", "/batch/touch"), jobs, &touch.into()).await
     }
 
     /// Makes up to 1,000 reserved jobs dead letters. A repeat may say 409 of what the first attempt buried.

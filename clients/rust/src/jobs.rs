@@ -1,15 +1,13 @@
 //! Calls for one job.
 
-use std::time::Duration;
-
 use hyper::Method;
 use serde::Serialize;
 
 use crate::{
     client::Client,
-    durations::{duration_text, some_duration},
+    durations::duration_text,
     error::Error,
-    model::{Added, Job, PopRequest, ReleaseRequest, ReservedJob},
+    model::{Added, Job, PopRequest, ReleaseRequest, ReservedJob, TouchRequest},
     new_job::{JobPatch, NewJob, Requeue},
     request::{Repeat, Request, Response, segment},
 };
@@ -20,12 +18,6 @@ struct Holding<'a, T> {
     receipt: &'a str,
     #[serde(flatten)]
     more: T,
-}
-
-#[derive(Serialize)]
-pub(crate) struct Ttr {
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
-    pub ttr: Option<Duration>,
 }
 
 #[derive(Serialize)]
@@ -71,8 +63,8 @@ impl Request {
 
     /// Extends a reservation.
     #[must_use]
-    pub fn touch(id: &str, receipt: &str, ttr: Option<Duration>) -> Self {
-        Self::hold("touch", id, receipt, Ttr { ttr })
+    pub fn touch(id: &str, receipt: &str, touch: impl Into<TouchRequest>) -> Self {
+        Self::hold("touch", id, receipt, touch.into())
     }
 
     /// Makes a reserved job a dead letter.
@@ -160,9 +152,9 @@ impl Client {
         self.send(&Request::release(id, receipt, release)).await?.read()
     }
 
-    /// Extends a reservation to `ttr` from now, or to the job's own TTR from now.
-    pub async fn touch(&self, id: &str, receipt: &str, ttr: Option<Duration>) -> Result<Job, Error> {
-        self.send(&Request::touch(id, receipt, ttr)).await?.read()
+    /// Extends a reservation to `ttr` from now, or to the job's own TTR from now, and sets the job's note if there is one.
+    pub async fn touch(&self, id: &str, receipt: &str, touch: impl Into<TouchRequest>) -> Result<Job, Error> {
+        self.send(&Request::touch(id, receipt, touch)).await?.read()
     }
 
     /// Makes a reserved job a dead letter. A repeat may be refused with 409 for what the first attempt did.

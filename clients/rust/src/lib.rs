@@ -51,7 +51,7 @@ pub use jiff::Timestamp;
 pub use lists::{JobSummary, JobsFilter, JobsPage};
 pub use model::{
     Added, BatchItem, Counts, Ended, FinishedJob, HistoryEntry, Job, PopRequest, ReleaseRequest, ReservedJob,
-    Topic, TopicCalls, TopicPage, TopicSettings,
+    Topic, TopicCalls, TopicPage, TopicSettings, TouchRequest,
 };
 pub use new_job::{Callback, Due, Expire, IfExists, JobPatch, NewJob, OnExpiry, Requeue};
 pub use pauses::{Cause, NewPause, Pause, Paused, Pauses};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 use crate::{
-    durations::{list_of_seconds, seconds, some_seconds},
+    durations::{list_of_seconds, seconds, some_duration, some_seconds},
     error::{Error, Refusal},
     new_job::Due,
     pauses::{Cause, Paused, Pauses},
@@ -37,6 +37,23 @@ pub struct ReleaseRequest {
     /// Why, in the worker's words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// How a reservation is extended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct TouchRequest {
+    /// How long it lasts from now; the job's own TTR when left out.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "some_duration")]
+    pub ttr: Option<Duration>,
+    /// How far the worker is, in 1 to 256 bytes: the next attempt gets it, too. When left out, the job keeps the note that it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl From<Option<Duration>> for TouchRequest {
+    fn from(ttr: Option<Duration>) -> Self {
+        Self { ttr, note: None }
+    }
 }
 
 /// A job as the server has it.
@@ -73,6 +90,10 @@ pub struct Job {
     pub dead_at: Option<Timestamp>,
     /// Why it was given back or buried.
     pub reason: Option<String>,
+    /// How far a worker was with it.
+    pub note: Option<String>,
+    /// When the worker said so.
+    pub noted_at: Option<Timestamp>,
     /// What happened to it, the oldest first: at most ten entries.
     #[serde(default)]
     pub history: Vec<HistoryEntry>,
@@ -187,6 +208,10 @@ pub struct ReservedJob {
     pub reserved_until: Timestamp,
     /// Why it was given back before.
     pub reason: Option<String>,
+    /// How far an earlier attempt was with it.
+    pub note: Option<String>,
+    /// When its worker said so.
+    pub noted_at: Option<Timestamp>,
     /// The W3C trace context that it was added in.
     pub traceparent: Option<String>,
     /// What tracing systems added to `traceparent`.

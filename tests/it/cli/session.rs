@@ -37,9 +37,22 @@ const JOB: &[Step] = &[
     (&["reschedule", "a", "--now"], "a  ready  due [..] ago", r#"{"id":"a",[..]"state":"ready",[..]}"#),
     (&["pop", "news", "mail", "--wait", "20s"], POPPED, RESERVED),
     (
-        &["touch", "a", "--receipt", "RECEIPT", "--ttr", "5m"],
+        &["touch", "a", "--receipt", "RECEIPT", "--ttr", "5m", "--note", "3 of 7 files"],
         "a  reserved  until [..]",
-        r#"{"id":"a",[..]"state":"reserved",[..]}"#,
+        r#"{"id":"a",[..]"state":"reserved",[..]"note":"3 of 7 files","noted_at":"[..]",[..]}"#,
+    ),
+    (
+        &["get", "a"],
+        "a  reserved  until [..]
+  topic     mail
+  created   [..]
+  due       [..]
+  ttr       1m
+  attempts  1 of 16
+  note      [..]  3 of 7 files
+  history   [..]  rescheduled  from [..]
+  body      {\"n\":  1.0}",
+        r#"{"id":"a",[..]"note":"3 of 7 files",[..]}"#,
     ),
     (
         &["release", "a", "--receipt", "RECEIPT", "--at", "2026-01-01T00:00:00Z", "--reason", "psp away"],

@@ -7,7 +7,7 @@ use std::{fs, path::Path, time::Duration};
 
 use linger_client::{
     Added, BatchItem, Client, Due, Error, IfExists, JobPatch, NewJob, Options, PopRequest, ReleaseRequest,
-    ServerUrl, TimelineRequest, TopicSort, TopicsRequest, Trust,
+    ServerUrl, TimelineRequest, TopicSort, TopicsRequest, TouchRequest, Trust,
 };
 use serde_json::value::RawValue;
 
@@ -85,12 +85,16 @@ async fn every_call_for_a_job_works() {
     assert!(longer.reserved_until.expect("is reserved") > reserved.reserved_until);
     assert_eq!(longer.reserved_by.as_deref(), Some("wörker 1&"));
     assert!(longer.reserved_at.is_some());
+    let halfway = TouchRequest { ttr: None, note: Some("3 of 7".to_owned()) };
+    let noted = client.touch(id, receipt, halfway).await.expect("is extended");
+    assert_eq!((noted.note.as_deref(), noted.noted_at.is_some()), (Some("3 of 7"), true));
     let release = ReleaseRequest { due: Some(Due::Delay(Duration::ZERO)), reason: Some("later".to_owned()) };
     assert_eq!(client.release(id, receipt, &release).await.expect("is given back").state, "ready");
     assert_refused(client.touch(id, receipt, None).await, 409, "lease_lost");
 
     let reserved = client.pop("mail", &request).await.expect("is answered").expect("is ready");
     assert_eq!(reserved.reason.as_deref(), Some("later"));
+    assert_eq!((reserved.note.as_deref(), reserved.noted_at), (Some("3 of 7"), noted.noted_at));
     let dead = client.bury(id, &reserved.receipt, Some("no such order")).await.expect("is buried");
     assert_eq!((dead.state.as_str(), dead.reason.as_deref()), ("dead", Some("no such order")));
     let past = Due::At("2026-11-21T05:40:00Z".parse().expect("is a moment"));

@@ -29,6 +29,7 @@ fn every_call_works(language: Language) {
     let job = site.server.job("a:+=@~");
     assert_eq!((&job["state"], &job["reserved_by"]), (&json!("reserved"), &json!("w 1")));
     assert_eq!((&job["ttr"], &job["retry"]), (&json!(90.5), &json!([3600, 5400])));
+    assert_eq!(job["note"], "3 of 7", "the touch without a note has kept it");
     let hour = |name: &str| job[name].as_str().expect("is a moment")[..13].to_owned();
     assert_ne!(hour("reserved_at"), hour("reserved_until"), "the touch was for an hour");
     program.send("go on");
@@ -56,7 +57,7 @@ fn every_call_works(language: Language) {
     assert_eq!(lines[6], json!({ "jobs": 0 }), "pop from an empty topic");
     assert_eq!(lines[7], json!({ "touched": "a:+=@~" }), "pop and touch");
     assert_eq!(lines[8]["kept"]["code"], "job_reserved", "delete unless reserved");
-    assert_eq!(lines[9], json!({ "reason": "later" }), "release");
+    assert_eq!(lines[9], json!({ "reason": "later", "note": "3 of 7", "noted": true }), "release");
     assert_eq!(lines[10], json!({ "at": true }), "release until a moment");
     assert_eq!(lines[11], json!({ "buried": "a:+=@~" }), "bury");
     assert_eq!(lines[12], json!({ "state": "delayed", "at": true }), "requeue at a moment");

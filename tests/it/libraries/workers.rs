@@ -11,6 +11,7 @@ use crate::{
 
 in_each_language! {
     an_error_of_a_handler_releases_its_job_with_the_reason,
+    a_handler_goes_on_from_the_note_of_the_attempt_before,
     an_end_whose_answer_is_lost_is_sent_again,
     an_end_that_comes_too_late_is_told,
     jobs_run_beside_each_other,
@@ -41,6 +42,22 @@ fn an_error_of_a_handler_releases_its_job_with_the_reason(language: Language) {
     let lines = worker.stop();
     assert_eq!(events(&lines), ["failed fail", "failed panic"]);
     assert_eq!(lines.iter().filter(|line| line["returns"].is_string()).count(), 1);
+}
+
+fn a_handler_goes_on_from_the_note_of_the_attempt_before(language: Language) {
+    let site = Site::new();
+    site.add("a", "note", json!({ "ttr": 60, "retry": [0] }));
+    let mut worker = Program::start(language, &site.server.url(), &["worker", "1", "3600000"]);
+    worker.wait_for(&json!({ "noted": "a" }));
+    let job = site.server.job("a");
+    assert_eq!((&job["state"], &job["note"]), (&json!("reserved"), &json!("resume at 41,200")));
+    let hour = |name: &str| job[name].as_str().expect("is a moment")[..13].to_owned();
+    assert_ne!(hour("reserved_at"), hour("reserved_until"), "for the TTR of the worker: {job}");
+    worker.send("a");
+    worker.wait_for(&json!({ "resumes": "a", "note": "resume at 41,200" }));
+    site.server.wait_for_state("a", &json!(null));
+    let lines = worker.stop();
+    assert_eq!(events(&lines), ["failed a"]);
 }
 
 fn an_end_whose_answer_is_lost_is_sent_again(language: Language) {

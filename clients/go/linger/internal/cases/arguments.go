@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/example-org/linger/clients/go/linger"
@@ -38,6 +39,8 @@ func arguments(ctx context.Context) {
 		{"a job that is a folder", func() error { _, err := client.Cancel(ctx, ".."); return err }},
 		{"an empty receipt", func() error { return client.Finish(ctx, "a", "") }},
 		{"a negative wait", func() error { _, err := client.Pop(ctx, linger.Poll{Topics: topics, Wait: -time.Minute}); return err }},
+		{"an empty note", func() error { return client.TouchWithNote(ctx, "a", strings.Repeat("0", 32), 0, "") }},
+		{"a note outside of a handler", func() error { return linger.SetNote(ctx, "x") }},
 		{"no client", run(linger.Worker{Topics: topics, Handler: handle})},
 		{"no topics", run(linger.Worker{Client: client, Handler: handle})},
 		{"no handler", run(linger.Worker{Client: client, Topics: topics})},

@@ -137,6 +137,7 @@ func calls(ctx context.Context) {
 	none, err := client.Pop(ctx, poll)
 	check(err)
 	say(object{"jobs": len(none)})
+	check(client.TouchWithNote(ctx, reserved.ID, reserved.Receipt, 0, "3 of 7"))
 	check(client.Touch(ctx, reserved.ID, reserved.Receipt, time.Hour))
 	say(object{"touched": reserved.ID})
 	_, err = client.CancelUnlessReserved(ctx, job.ID)
@@ -145,7 +146,7 @@ func calls(ctx context.Context) {
 	now := time.Duration(0)
 	check(client.Release(ctx, reserved.ID, reserved.Receipt, &now, "later"))
 	reserved = pop(ctx, poll)
-	say(object{"reason": reserved.Reason})
+	say(object{"reason": reserved.Reason, "note": reserved.Note, "noted": !reserved.NotedAt.IsZero()})
 	check(client.Release(ctx, reserved.ID, reserved.Receipt, nil, "much later"))
 	_, err = client.Reschedule(ctx, job.ID, 0)
 	check(err)
@@ -242,6 +243,15 @@ func worker(numbers [3]int, hook string) {
 		TTR: time.Duration(numbers[1]) * time.Millisecond, Drain: drain(numbers[2]),
 		Handler: func(ctx context.Context, job *linger.Job) error {
 			say(object{"runs": job.ID, "body": string(job.Body), "receipt": job.Receipt})
+			if string(job.Body) == `"note"` && job.Note == "" {
+				check(linger.SetNote(ctx, "resume at 41,200"))
+				say(object{"noted": job.ID})
+				<-gate(job.ID)
+				return errors.New("halfway")
+			}
+			if job.Note != "" {
+				say(object{"resumes": job.ID, "note": job.Note})
+			}
 			if err := endOddly(job); err != nil {
 				return err
 			}
