@@ -99,7 +99,10 @@ async function fill(server, url) {
   await server.bury("1001", "120", "超时");
   for (let n = 0; n < 12; n += 1) await add({ topic: "1001", id: `${200 + n}`, delay: `${n * n + 1}m`, body: { 名称: "订单" } });
   for (let n = 0; n < 3; n += 1) await add({ topic: "1001", id: `${300 + n}`, ttr: "1h", expire: "30m" });
-  for (let n = 0; n < 2; n += 1) await call("POST", "topics/1001/pop?worker=7");
+  for (let n = 0; n < 2; n += 1) {
+    const { id, receipt } = await call("POST", "topics/1001/pop?worker=7");
+    await call("POST", `jobs/${id}/touch`, { receipt, note: "已处理 3 个文件" });
+  }
   await call("PATCH", "jobs/205", { delay: "3h" });
   await add({ topic: "1002", id: "400" });
   await call("POST", "topics/1002/pause", { delivery: true, reason: "银行维护", until: "2h" });

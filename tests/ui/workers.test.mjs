@@ -29,6 +29,28 @@ onEveryEngine("workers are listed, and a job is taken back from one", {}, async 
   assert.deepEqual([job.state, job.history[0].ended], ["ready", "revoked"]);
 });
 
+onEveryEngine("a note is shown beside the job that its worker has, and on the job", {}, async ({ server, tab, page }) => {
+  const note = "<b>3 of 7</b>\u202e files";
+  const shown = "<b>3 of 7</b>U+202E files";
+  for (const id of ["noted", "other"]) await server.add({ topic: "mail", id });
+  for (const id of ["noted", "other"]) {
+    const job = await server.call("GET", "topics/mail/pop?worker=w-7");
+    if (job.id === "noted") await server.call("POST", "jobs/noted/touch", { receipt: job.receipt, note });
+    else assert.equal(job.id, "other", id);
+  }
+  await tab.go("workers");
+  const notes = page.getByRole("list", { name: "Latest notes" }).getByRole("listitem");
+  await notes.first().waitFor();
+  assert.equal(await notes.count(), 1);
+  assert.match(await notes.innerText(), /^noted <b>3 of 7<\/b>U\+202E files (now|\d+ s ago)$/);
+  await tab.check("the notes of workers");
+  await notes.getByRole("link", { name: "noted" }).click();
+  await tab.sees("Note of a worker");
+  assert.equal(await page.locator(".next .reason").innerText(), shown);
+  assert.equal(await page.locator("main b").count(), 0);
+  await tab.check("a job with a note");
+});
+
 inBrowser("several jobs are taken back from a list", {}, async ({ server, tab, page }) => {
   for (const id of ["a", "b", "c"]) {
     await server.call("POST", "jobs", { topic: "mail", id });

@@ -13,7 +13,7 @@ import { useKeys } from "../keys.js";
 import { t } from "../language.js";
 import { Life } from "../life.js";
 import { Next } from "../next.js";
-import { AsOf, Body, Copy, Elapsed, Facts, Gone, STATES, stateName, StateName, Text, Unloaded, When } from "../parts.js";
+import { AsOf, Body, Copy, Distance, Elapsed, Facts, Gone, STATES, stateName, StateName, Text, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
 
 /** Why a ready job waits. */
@@ -58,6 +58,10 @@ function Waits({ job, view }) {
   if (job.state === "dead") return t`after ${counted(job.attempts, "attempt")}`;
   return null;
 }
+
+/** What a worker said of its progress. The next attempt gets it, too. */
+const NoteOf = ({ job: { note, noted_at: at } }) => note && html`<p class="next">${
+  t`Note of a worker, ${html`<${Distance} at=${at} />`}: ${html`<strong class="reason"><${Text} text=${note} /></strong>`}`}</p>`;
 
 const CallbackOf = ({ callback: { method = "POST", url }, children }) => html`<code class="id"><${Text} text=${`${method} ${url}`} /></code>${children}`;
 
@@ -144,7 +148,7 @@ export function Job({ id, hidesBodies }) {
       : html`<${AsOf} poll=${poll} />`}
     <section class="card ${poll.stale}">
       <p class="headline"><${StateName} state=${job.state} />${!isGone && html` <span><${Waits} job=${job} view=${view} /></span><${ExpiresSoon} job=${job} />`}</p>
-      ${!isGone && html`<${Next} job=${job} view=${view} limits=${limits} /><${Actions} job=${job} refresh=${poll.refresh} />`}
+      ${!isGone && html`<${Next} job=${job} view=${view} limits=${limits} /><${NoteOf} job=${job} /><${Actions} job=${job} refresh=${poll.refresh} />`}
       <${Life} job=${job} view=${view} limits=${limits} ended=${ended} isGone=${isGone} />
     </section>
     <div class="columns wide-left">

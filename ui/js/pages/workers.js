@@ -22,7 +22,9 @@ const Row = ({ row, withAddresses }) => html`<tr data-row>
   <td class="number">${row.reserved > 0 && row.worker ? html`<a href=${heldBy(row)}>${count(row.reserved)}</a>` : count(row.reserved)}</td>
   <td>${row.oldest_reserved_at ? html`<${Elapsed} at=${row.oldest_reserved_at} />` : "–"}</td>
   ${withAddresses && html`<td class="mono small">${(row.addresses ?? []).join(", ")}</td>`}
-</tr>`;
+</tr>
+${row.notes && html`<tr class="notes"><td colspan=${withAddresses ? 7 : 6}><ul aria-label=${t`Latest notes`}>${row.notes.map(({ id, note, noted_at: at }) => html`<li key=${id}>
+  <a class="mono" href=${href("jobs", id)}>${id}</a> <${Text} text=${note} /> <span class="small"><${Distance} at=${at} /></span></li>`)}</ul></td></tr>`}`;
 
 function List({ topic }) {
   const poll = usePoll(`workers${queryText({ topic })}`, 5_000);
