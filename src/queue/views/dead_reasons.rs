@@ -165,17 +165,23 @@ impl ReasonGroup {
     }
 }
 
-/// The reason with `#` in place of each run of digits.
+/// What the reason of a failed call begins with, in front of the status of HTTP.
+const STATUS: &str = "http_";
+
+/// The reason with `#` in place of each run of digits, but for the status of a failed call: another status has another cause.
 fn pattern_of(reason: &str) -> String {
+    let after = reason.strip_prefix(STATUS).unwrap_or_default();
+    let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+    let (status, rest) = reason.split_at(if digits == 3 { STATUS.len() + digits } else { 0 });
     let mut pattern = String::with_capacity(reason.len());
-    for character in reason.chars() {
+    for character in rest.chars() {
         if !character.is_ascii_digit() {
             pattern.push(character);
         } else if !pattern.ends_with('#') {
             pattern.push('#');
         }
     }
-    pattern
+    format!("{status}{pattern}")
 }
 
 /// Equal steps of time, each of which begins at a multiple of its length. Unlike a [`Span`] they may reach back to any time.
@@ -210,19 +216,29 @@ mod tests {
 
     #[test]
     fn reasons_that_differ_in_numbers_have_one_pattern() {
-        assert_eq!(pattern_of("http_503 from 10.0.0.7"), "http_# from #.#.#.#");
+        assert_eq!(pattern_of("order 17 from 10.0.0.7"), "order # from #.#.#.#");
         assert_eq!(pattern_of("no numbers"), "no numbers");
+        assert_eq!(
+            pattern_of("http_503 from 10.0.0.7"),
+            "http_503 from #.#.#.#",
+            "a status has a cause of its own"
+        );
+        assert_eq!(pattern_of("http_503"), "http_503");
+        assert_eq!(
+            (pattern_of("http_5031"), pattern_of("http_"), pattern_of("")),
+            ("http_#".into(), "http_".into(), String::new())
+        );
     }
 
     #[test]
     fn a_group_knows_what_its_reasons_begin_with() {
         let at = Timestamp::from_millis;
         let (topic, id) = (Topic::parse("t").expect("valid"), JobId::parse("job-9").expect("valid"));
-        let mut group = ReasonGroup::new(topic, "http_# é".to_owned(), "http_503 é", at(9), &id);
-        assert_eq!(group.reason.prefix, "http_503 é");
-        group.add("http_504 é", at(8));
-        group.add("http_52 é", at(6));
-        assert_eq!((group.reason.count, group.reason.prefix.as_str()), (3, "http_5"));
+        let mut group = ReasonGroup::new(topic, "order # é".to_owned(), "order 503 é", at(9), &id);
+        assert_eq!(group.reason.prefix, "order 503 é");
+        group.add("order 504 é", at(8));
+        group.add("order 52 é", at(6));
+        assert_eq!((group.reason.count, group.reason.prefix.as_str()), (3, "order 5"));
         assert_eq!((group.reason.first_dead_at, group.reason.last_dead_at), (at(6), at(9)));
         assert_eq!(group.reason.last_id, id);
         group.add("é", at(10));

@@ -42,15 +42,33 @@ const DONE = {
   "POST schedules/*/run": t`run a schedule now`,
 };
 
+/** What a change of many jobs does, by its action. */
+const MANY = { delete: t`delete many jobs`, requeue: t`replay many dead letters`, reschedule: t`reschedule many jobs`, revoke: t`take many jobs back` };
+
 /** What a call does, in words; nothing for a call that this page does not know. */
-export function inWords({ method, path }) {
+export function inWords({ method, path, request }) {
   const parts = path.split("?")[0].split("/").slice(1);
+  if (method === "POST" && parts.join("/") === "bulk" && Object.hasOwn(MANY, request?.action)) return MANY[request.action];
+  if (method === "PATCH" && parts[0] === "jobs" && request?.delay === 0) return t`run a job now`;
   const matches = (pattern) => {
     const names = pattern.split("/");
     return names.length === parts.length && names.every((name, at) => name === "*" || name === parts[at]);
   };
   return Object.entries(DONE).find(([call]) => call.startsWith(`${method} `) && matches(call.slice(method.length + 1)))?.[1];
 }
+
+/** The job in the path of a call, if there is one. */
+function jobIn(path) {
+  const [, id] = path.match(/^\/jobs\/([^/?]+)/) ?? [];
+  try {
+    return id && decodeURIComponent(id);
+  } catch {
+    // What was asked for was no id.
+    return undefined;
+  }
+}
+
+const JobLink = ({ id }) => id && html`<div><a class="mono" href=${href("jobs", id)}><${Text} text=${id} /></a></div>`;
 
 /** Below 400 the call was carried out. After a failure of the server, but for a full store, it may have been. */
 function Outcome({ status }) {
@@ -63,7 +81,7 @@ const Row = ({ call }) => html`<tr data-row>
   <th scope="row"><${Moment} at=${call.at} /></th>
   <td>${call.by ? html`<bdi class="mono"><${Text} text=${call.by} /></bdi>` : t`not known`}
     ${call.address && call.address !== call.by && html`<div class="small mono">${call.address}</div>`}</td>
-  <td>${inWords(call) ?? t`other`}<div class="small"><code>${call.method} <${Text} text=${call.path} /></code></div>
+  <td>${inWords(call) ?? t`other`}<${JobLink} id=${jobIn(call.path)} /><div class="small"><code>${call.method} <${Text} text=${call.path} /></code></div>
     ${call.request && html`<details><summary class="small">${t`What was asked for`}</summary><pre class="raw"><${Text} text=${
       typeof call.request === "string" ? call.request : JSON.stringify(call.request, null, 2)} /></pre></details>`}</td>
   <td>${call.topic ? html`<a class="mono" href=${href("topics", call.topic)}>${call.topic}</a>` : "–"}</td>

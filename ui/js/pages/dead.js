@@ -74,7 +74,7 @@ function Reasons({ poll, topic, chosen, actions }) {
   }
   return html`<${AsOf} poll=${poll} /><section class="card ${poll.stale}" aria-labelledby="reasons">
     <div class="heading"><h2 id="reasons">${t`Reasons`}</h2>
-      <span class="small">${ofAll(poll.data)}</span>
+      <span class="small">${ofAll(poll.data)}${reasons.some(({ reason }) => reason?.includes("#")) && `; ${t`# stands for a number`}`}</span>
       ${!topic && html`<a href=${`${href("jobs")}${queryText({ state: "dead", order: "desc" })}`}>${t`One by one`}</a>`}</div>
     <${Deaths} data=${poll.data} />
     <ul class="jobs">${reasons.map((group) => html`<${Group} key=${`${group.topic} ${group.reason}`} group=${group} complete=${complete} isAll=${!topic}
