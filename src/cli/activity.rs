@@ -43,6 +43,13 @@ struct CalledHost {
     window: u64,
     resting_until: Option<Timestamp>,
     last_failure: Option<LastFailure>,
+    minute: Option<EndedCalls>,
+}
+
+#[derive(Deserialize)]
+struct EndedCalls {
+    calls: u64,
+    succeeded: u64,
 }
 
 #[derive(Deserialize)]
@@ -72,17 +79,22 @@ pub(super) fn callbacks(CallbacksArgs { topic, read }: &CallbacksArgs) -> ExitCo
 }
 
 impl CalledHost {
-    /// `orders  https://shop.example:443  0 of at most 1 call in progress  next call in 30s (06:11:00)  connect 1m ago`.
+    /// `orders  https://shop.example:443  0 of at most 1 call in progress  12 calls in the last minute, 12 failed  next call in 30s (06:11:00)  connect 1m ago`.
     fn line(&self, wording: &Wording) -> String {
         let calls =
             format!("{} of at most {} in progress", grouped(self.in_flight), counted(self.window, "call"));
+        let minute = self.minute.as_ref().map(|EndedCalls { calls, succeeded }| {
+            let failed = calls.saturating_sub(*succeeded);
+            let failed = if failed > 0 { format!(", {} failed", grouped(failed)) } else { String::new() };
+            format!("{} in the last minute{failed}", counted(*calls, "call"))
+        });
         let next = self.resting_until.map(|until| format!("next call {}", wording.relative(until)));
         let failure = self.last_failure.as_ref().map(|failure| {
             format!("last failure {} {}", escape_line(&failure.reason), wording.distance(failure.at))
         });
         let host = escape_line(&self.host).into_owned();
         let topic = escape_line(&self.topic).into_owned();
-        [Some(topic), Some(host), Some(calls), next, failure]
+        [Some(topic), Some(host), Some(calls), minute, next, failure]
             .into_iter()
             .flatten()
             .collect::<Vec<_>>()
@@ -179,12 +191,16 @@ mod tests {
         assert_eq!(
             line(
                 r#"{"topic":"orders","host":"https://shop.example:443","in_flight":0,"window":1,"resting_until":"2026-11-21T06:11:00.000Z",
-                "last_failure":{"at":"2026-11-21T06:10:00.000Z","reason":"connect"}}"#
+                "minute":{"calls":1200,"succeeded":1},"last_failure":{"at":"2026-11-21T06:10:00.000Z","reason":"connect"}}"#
             ),
-            "orders  https://shop.example:443  0 of at most 1 call in progress  next call in 30s (06:11:00)  last failure connect 30s ago"
+            "orders  https://shop.example:443  0 of at most 1 call in progress  1,200 calls in the last minute, 1,199 failed  next call in 30s (06:11:00)  last failure connect 30s ago"
         );
-        let well = line(r#"{"topic":"pay","host":"http://h:1","in_flight":3,"window":16}"#);
-        assert_eq!(well, "pay  http://h:1  3 of at most 16 calls in progress");
+        let well = line(
+            r#"{"topic":"pay","host":"http://h:1","in_flight":3,"window":16,"minute":{"calls":1,"succeeded":1}}"#,
+        );
+        assert_eq!(well, "pay  http://h:1  3 of at most 16 calls in progress  1 call in the last minute");
+        let of_older = line(r#"{"topic":"pay","host":"http://h:1","in_flight":3,"window":16}"#);
+        assert_eq!(of_older, "pay  http://h:1  3 of at most 16 calls in progress");
     }
 
     #[test]

@@ -82,7 +82,7 @@ impl OutletListener for CallbackState {
         // The ring is free again before anything is made of them.
         let called = self.ring().called_endpoints(now_us);
         let figures = called.into_iter().map(|(topic, figures)| {
-            let OutletFigures { endpoint, in_flight, window, resting_until_us, .. } = figures;
+            let OutletFigures { endpoint, in_flight, window, resting_until_us, minute } = figures;
             CalledEndpoint {
                 topic,
                 host: endpoint.origin.to_string(),
@@ -92,6 +92,7 @@ impl OutletListener for CallbackState {
                 last_failure: endpoint
                     .last_failure
                     .map(|(at_us, reason)| (shown(at_us).rounded_down, reason)),
+                minute: Some(minute),
             }
         });
         figures.collect()

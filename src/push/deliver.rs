@@ -130,7 +130,7 @@ impl CallbackState {
             permit.failed(origin, word);
             self.metrics.callbacks.failed(word);
         } else {
-            permit.worked(origin);
+            permit.succeeded(origin);
         }
         if let Some(tracer) = self.queue.tracer() {
             let ended_us = self.clock.wall_micros();

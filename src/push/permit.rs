@@ -78,9 +78,9 @@ impl CallPermit {
         self.shared.ring().failed(self.ticket(), origin, reason, self.shared.clock.now_micros());
     }
 
-    /// The call to `origin` has worked.
-    pub fn worked(&self, origin: &Origin) {
-        self.shared.ring().worked(self.ticket(), origin);
+    /// The call to `origin` has succeeded.
+    pub fn succeeded(&self, origin: &Origin) {
+        self.shared.ring().succeeded(self.ticket(), origin, self.shared.clock.now_micros());
     }
 
     /// The job is given back so that others of its outlet come first.

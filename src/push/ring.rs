@@ -9,6 +9,7 @@
 
 mod admission;
 mod outlet_state;
+mod recent_calls;
 mod rests;
 mod shown;
 mod suspects;

@@ -97,7 +97,10 @@ pub use bulk::{
     oldest::ChangedOldest,
 };
 pub use callbacks::{
-    AddedSecret, called_endpoint::CalledEndpoint, outlet_listener::OutletListener, outlets::ReservedForCalls,
+    AddedSecret,
+    called_endpoint::{CalledEndpoint, CallsOfMinute},
+    outlet_listener::OutletListener,
+    outlets::ReservedForCalls,
 };
 pub use ended::{EndKind, Ended};
 pub use error::{Error, HiddenHeaders, Result};

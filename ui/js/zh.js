@@ -698,6 +698,8 @@ export const texts = {
   "Endpoints": "端点",
   "Endpoint": "端点",
   "Calls in progress": "正在调用",
+  "In the last minute": "最近一分钟",
+  "{0} failed": "{0} 次失败",
   "Last failure": "最近失败",
   "next call {0}": "{0}再次调用",
   "rests": "退避中",

@@ -69,5 +69,11 @@ fn write_endpoint(endpoint: &CalledEndpoint, out: &mut Vec<u8>) {
             failure.text("reason", reason);
         });
     }
+    if let Some(minute) = endpoint.minute {
+        object.object("minute", |calls| {
+            calls.number("calls", minute.calls);
+            calls.number("succeeded", minute.succeeded);
+        });
+    }
     object.end();
 }

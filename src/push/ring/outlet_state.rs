@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use super::{
+    recent_calls::RecentCalls,
     rests::{RestChange, RestLog},
     suspects::Suspects,
     turn::CallTicket,
@@ -10,6 +11,7 @@ use super::{
 use crate::{
     job::{HostNumber, Origin, Outlet, Timestamp},
     push::window::{Signal, Window},
+    queue::CallsOfMinute,
 };
 
 /// Endpoints that are remembered of an outlet, whose hosts have the same number.
@@ -24,6 +26,7 @@ pub struct Endpoint {
     pub last_failure: Option<(i64, String)>,
     /// Whether the call that ended last failed.
     pub is_failing: bool,
+    pub(super) recent_calls: RecentCalls,
 }
 
 /// An endpoint as the figures show it, with its own state if it fails, otherwise that of its outlet.
@@ -37,6 +40,8 @@ pub struct OutletFigures {
     pub window: u32,
     /// Until when it rests, in microseconds.
     pub resting_until_us: Option<i64>,
+    /// The calls to this endpoint that ended in the last minute.
+    pub minute: CallsOfMinute,
 }
 
 #[derive(Debug)]
@@ -125,9 +130,15 @@ impl OutletState {
                     origin: origin.clone(),
                     last_failure: None,
                     is_failing: false,
+                    recent_calls: RecentCalls::default(),
                 });
             }
         }
+    }
+
+    /// What is known of an endpoint; `None` if others were called since.
+    pub fn endpoint(&mut self, origin: &Origin) -> Option<&mut Endpoint> {
+        self.endpoints.iter_mut().find(|endpoint| endpoint.origin == *origin)
     }
 
     /// A call has ended that began under the present window. Returns what is to be logged about rests.

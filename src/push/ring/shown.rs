@@ -17,18 +17,18 @@ impl Ring {
 
     /// A call to `origin` has failed for a reason with this first word.
     pub fn failed(&mut self, ticket: &CallTicket, origin: &Origin, reason: &str, now_us: i64) {
-        let endpoints = &mut self.state(&ticket.outlet).endpoints;
-        if let Some(endpoint) = endpoints.iter_mut().find(|endpoint| endpoint.origin == *origin) {
+        if let Some(endpoint) = self.state(&ticket.outlet).endpoint(origin) {
             endpoint.last_failure = Some((now_us, reason.to_owned()));
             endpoint.is_failing = true;
+            endpoint.recent_calls.ended(false, now_us);
         }
     }
 
-    /// A call to `origin` has worked.
-    pub fn worked(&mut self, ticket: &CallTicket, origin: &Origin) {
-        let endpoints = &mut self.state(&ticket.outlet).endpoints;
-        if let Some(endpoint) = endpoints.iter_mut().find(|endpoint| endpoint.origin == *origin) {
+    /// A call to `origin` has succeeded.
+    pub fn succeeded(&mut self, ticket: &CallTicket, origin: &Origin, now_us: i64) {
+        if let Some(endpoint) = self.state(&ticket.outlet).endpoint(origin) {
             endpoint.is_failing = false;
+            endpoint.recent_calls.ended(true, now_us);
         }
     }
 
@@ -79,6 +79,7 @@ fn figures_of(state: &OutletState, now_us: i64) -> impl Iterator<Item = OutletFi
             in_flight: suspect.map_or(state.in_flight, |suspect| suspect.in_flight),
             window: window.size(),
             resting_until_us: window.resting_until(now_us),
+            minute: endpoint.recent_calls.minute(now_us),
         }
     })
 }

@@ -7,13 +7,16 @@ use serde::{Deserialize, Serialize};
 use super::process_activity::Activity;
 use crate::{
     job::{Actor, Timestamp, Topic},
-    queue::{callbacks::called_endpoint::CalledEndpoint, pop::pollers::Poller},
+    queue::{
+        callbacks::called_endpoint::{CalledEndpoint, CallsOfMinute},
+        pop::pollers::Poller,
+    },
     store::{Notice, NoticeContent},
 };
 
 /// How many bytes the pollers take in a notice: some 400 with names of usual length.
 const POLLERS_LEN: usize = 40 << 10;
-/// The same for the endpoints: some 150.
+/// The same for the endpoints: some 130.
 const ENDPOINTS_LEN: usize = 23 << 10;
 
 #[derive(Serialize, Deserialize)]
@@ -41,6 +44,8 @@ struct StoredEndpoint {
     resting_until_ms: Option<i64>,
     failed_ms: Option<i64>,
     failure: Option<String>,
+    /// The calls of the last minute, and those of them that succeeded.
+    minute: Option<(u64, u64)>,
 }
 
 /// The notice of this activity: the latest polls and the endpoints with most calls if there is no room for all.
@@ -94,7 +99,7 @@ impl StoredPoller {
 
 impl StoredEndpoint {
     fn new(endpoint: CalledEndpoint) -> Self {
-        let CalledEndpoint { topic, host, in_flight, window, resting_until, last_failure } = endpoint;
+        let CalledEndpoint { topic, host, in_flight, window, resting_until, last_failure, minute } = endpoint;
         let (failed_at, failure) = last_failure.unzip();
         Self {
             topic: topic.to_string(),
@@ -104,6 +109,7 @@ impl StoredEndpoint {
             resting_until_ms: resting_until.map(Timestamp::as_millis),
             failed_ms: failed_at.map(Timestamp::as_millis),
             failure,
+            minute: minute.map(|CallsOfMinute { calls, succeeded }| (calls, succeeded)),
         }
     }
 
@@ -115,6 +121,7 @@ impl StoredEndpoint {
             window: self.window,
             resting_until: self.resting_until_ms.map(Timestamp::from_millis),
             last_failure: self.failed_ms.map(Timestamp::from_millis).zip(self.failure),
+            minute: self.minute.map(|(calls, succeeded)| CallsOfMinute { calls, succeeded }),
         })
     }
 }
@@ -142,6 +149,7 @@ mod tests {
             window: 64,
             resting_until: Some(at(n)),
             last_failure: (n % 2 == 0).then(|| (at(n), "http_503".to_owned())),
+            minute: (n % 3 > 0).then_some(CallsOfMinute { calls: 120, succeeded: 118 }),
         };
         let (pollers, endpoints) = ((0..count).map(poller).collect(), (0..count).map(endpoint).collect());
         Activity { pollers, endpoints, is_complete: true }

@@ -95,7 +95,12 @@ async fn endpoints_of_all_topics_are_shown(engine: Engine) {
     }
     assert_eq!(one["last_failure"]["reason"], "http_503");
     assert!(two.get("last_failure").is_none(), "{shown}");
+    assert_eq!(one["minute"], json!({"calls": 1, "succeeded": 0}), "{shown}");
+    assert_eq!(two["minute"], json!({"calls": 1, "succeeded": 1}), "{shown}");
     assert_eq!(api.get("/callbacks?topic=two").await.expect(200).json()["endpoints"], json!([two]));
     let of_topic = api.get("/topics/two/callbacks").await.expect(200).json();
     assert_eq!(of_topic["endpoints"], json!([two]));
+    api.clock.advance(seconds(70));
+    let later = api.get("/topics/two/callbacks").await.expect(200).json();
+    assert_eq!(later["endpoints"][0]["minute"], json!({"calls": 0, "succeeded": 0}), "{later}");
 }

@@ -314,9 +314,9 @@ async fn the_endpoints_of_a_topic_are_shown(engine: Engine) {
     };
     let shown = api.get("/topics/t/callbacks").await.expect(200).json();
     let origin = endpoint.url.trim_end_matches("/hook?a=b");
-    let failure = json!({"at": "2026-11-21T05:40:00.000Z", "reason": "http_503"});
     let expected = json!({
-        "topic": "t", "host": origin, "in_flight": 0, "window": 4, "resting_until": "2026-11-21T05:40:20.000Z", "last_failure": failure,
+        "topic": "t", "host": origin, "in_flight": 0, "window": 4, "resting_until": "2026-11-21T05:40:20.000Z",
+        "last_failure": {"at": "2026-11-21T05:40:00.000Z", "reason": "http_503"}, "minute": {"calls": 1, "succeeded": 0},
     });
     assert_eq!(shown["endpoints"], json!([expected]));
     for line in [

@@ -1,9 +1,14 @@
 //! The figures of two processes on one Redis.
 
+use hyper::Method;
 use serde_json::{Value, json};
 
 use super::{SharedPrefix, add, get, wait_for_parked_polls};
-use crate::harness::{client::Client, wait::TimeLimit};
+use crate::harness::{
+    client::Client,
+    receiver::{Answer, Receiver},
+    wait::TimeLimit,
+};
 
 /// Looks until the figures are of this number of processes.
 async fn stats_of(client: &mut Client, processes: usize) -> Value {
@@ -98,4 +103,38 @@ async fn a_topic_shows_the_polls_of_all_processes() {
     add(&mut one, json!({"topic": "t", "id": "now"})).await;
     assert_eq!(poll.await.expect("ends"), 200);
     assert_eq!(get(&mut one, "/topics/t").await.json()["polls"], 2, "it counts for a minute after its end");
+}
+
+/// Looks until all processes have published their calls, and these were so many in the last minute.
+async fn wait_for_calls(client: &mut Client, calls: u64) -> Value {
+    let time_limit = TimeLimit::new();
+    loop {
+        let shown = get(client, "/callbacks").await.json();
+        if shown["complete"] == true && shown["endpoints"][0]["minute"]["calls"] == calls {
+            return shown;
+        }
+        time_limit.check(|| shown.to_string());
+        time_limit.pause().await;
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_shows_the_calls_of_all_processes_that_live() {
+    let receiver =
+        Receiver::start(1, |call| Answer::WhenOpen(if call.job() == "a" { 204 } else { 500 })).await;
+    let directory = SharedPrefix::new();
+    let ((_first, mut one), (mut second, _two)) = (directory.start(), directory.start());
+    let settings = json!({"callback": {"url": receiver.url(0, "/hook")}, "retry": ["1h"]});
+    assert_eq!(one.send(Method::PUT, "/topics/t", Some(&settings)).await.expect("answers").status, 200);
+    // A process calls a new endpoint once at a time, so that the second call is one of the other process.
+    for id in ["a", "b"] {
+        add(&mut one, json!({"topic": "t", "id": id})).await;
+        receiver.wait_for_calls_of(id, 1).await;
+    }
+    receiver.open_gate();
+    let both = wait_for_calls(&mut one, 2).await;
+    assert_eq!(both["endpoints"].as_array().map(Vec::len), Some(1), "{both}");
+    assert_eq!(both["endpoints"][0]["minute"]["succeeded"], 1, "{both}");
+    second.kill();
+    wait_for_calls(&mut one, 1).await;
 }

@@ -15,6 +15,9 @@ const State = ({ end }) =>
     ? html`${t`next call ${html`<${Distance} at=${end.resting_until} />`}`} <span class="tag">${t`rests`}</span>`
     : end.in_flight > 0 ? t`is called` : t`is idle`;
 
+/** How many of the calls of the last minute failed, if any did. */
+const Failed = ({ minute: { calls, succeeded } }) => calls > succeeded && html` <span class="tag">${t`${count(calls - succeeded)} failed`}</span>`;
+
 /** For an endpoint that rests, which an operator has mended. */
 function CallNow({ end: { topic, host }, refresh }) {
   return useMay(topic)("admin") && html`<button onClick=${() => callNow(topic).then(refresh)}>${t`Call now`}<span class="visually-hidden"> ${host}</span></button>`;
@@ -25,6 +28,7 @@ const Row = ({ end, refresh }) => html`<tr data-row>
   <td><a class="mono" href=${href("topics", end.topic)}>${end.topic}</a></td>
   <td><${State} end=${end} /></td>
   <td class="number">${t`${count(end.in_flight)} of ${count(end.window)}`}</td>
+  <td class="number">${end.minute ? html`${count(end.minute.calls)}<${Failed} minute=${end.minute} />` : "–"}</td>
   <td>${end.last_failure ? html`<code><${Text} text=${end.last_failure.reason} /></code> <${Distance} at=${end.last_failure.at} />` : "–"}</td>
   <td><a href=${`${href("jobs")}${queryText({ state: "delayed", topic: end.topic })}`}>${t`Jobs`}</a>
     ${end.resting_until && html` <${CallNow} end=${end} refresh=${refresh} />`}</td>
@@ -49,6 +53,7 @@ function List({ topic }) {
       ${endpoints.length > 0
         ? html`<div class="wide"><table>
             <thead><tr><th scope="col">${t`Endpoint`}</th><th scope="col">${t`Topic`}</th><th scope="col">${t`State`}</th><th scope="col" class="number">${t`Calls in progress`}</th>
+              <th scope="col" class="number">${t`In the last minute`}</th>
               <th scope="col">${t`Last failure`}</th><th scope="col"><span class="visually-hidden">${t`Jobs`}</span></th></tr></thead>
             <tbody>${[...endpoints].sort(byTrouble).map((end) => html`<${Row} key=${`${end.topic} ${end.host}`} end=${end} refresh=${poll.refresh} />`)}</tbody></table></div>`
         : html`<p class="empty">${t`No endpoint was called lately. Set the callback of a topic or of a job, and it is called when a job is due.`}</p>`}

@@ -95,6 +95,8 @@ function Callback({ view }) {
     ${endpoints.length > 0 && html`<ul class=${`endpoints ${poll.stale ? "stale" : ""}`}>${endpoints.map((end) => html`<li key=${end.host}>
       <code class="id">${end.host}</code>
       <span class="small">${together([t`${count(end.in_flight)} of at most ${count(end.window)} calls in progress`,
+        ...(end.minute ? [t`${counted(end.minute.calls, "call")} in the last minute`] : []),
+        ...(end.minute?.calls > end.minute?.succeeded ? [t`${count(end.minute.calls - end.minute.succeeded)} failed`] : []),
         ...(end.resting_until ? [t`rests, next call ${html`<${Distance} at=${end.resting_until} />`}`] : []),
         ...(end.last_failure ? [t`last failure ${html`<code>${end.last_failure.reason}</code>`} ${html`<${Distance} at=${end.last_failure.at} />`}`] : [])])}</span>
     </li>`)}</ul>`}

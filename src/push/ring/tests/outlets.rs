@@ -171,6 +171,25 @@ fn a_failure_is_shown_for_the_endpoint_that_failed() {
 }
 
 #[test]
+fn the_calls_of_the_last_minute_are_those_to_the_endpoint() {
+    let origin = |url: &str| Origin::clone(CallbackUrl::parse(url).expect("valid").origin());
+    let [one, two] = ["http://one.example/", "http://two.example/"].map(origin);
+    let (mut ring, calls) = called(1);
+    ring.calling(&calls[0], &one);
+    ring.calling(&calls[1], &two);
+    ring.succeeded(&calls[0], &one, 0);
+    ring.failed(&calls[0], &one, "connect", 50_000_000);
+    ring.succeeded(&calls[1], &two, 50_000_000);
+    let shown = |now_us| {
+        let figures = ring.called_endpoints(now_us).into_iter();
+        figures.map(|(_, figures)| (figures.minute.calls, figures.minute.succeeded)).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(69_999_999), [(2, 1), (1, 1)]);
+    assert_eq!(shown(70_000_000), [(1, 0), (1, 1)]);
+    assert_eq!(shown(120_000_000), [(0, 0), (0, 0)]);
+}
+
+#[test]
 fn an_outlet_is_forgotten_ten_minutes_after_its_last_call() {
     let (mut ring, calls) = called(1);
     for call in calls {
