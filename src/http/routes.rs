@@ -151,6 +151,13 @@ fn compression() -> CompressionLayer<SizeAbove> {
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(SizeAbove::new(1_024))
 }
 
+/// Says that the form of an answer depends on what the client accepts: also of a short one, and of a 304, which must say what the
+/// answer that it stands for says (RFC 9110, 15.4.5).
+fn varying<B>(mut response: Response<B>) -> Response<B> {
+    response.headers_mut().insert(header::VARY, HeaderValue::from_name(header::ACCEPT_ENCODING));
+    response
+}
+
 /// Defines one function per method, each of which makes a [`Route`] from a path, a scope and a handler.
 macro_rules! methods {
     ($($name:ident $method:ident,)*) => {
@@ -166,7 +173,10 @@ macro_rules! methods {
                 add_handler: Box::new(|methods, middleware, app, is_compressed| {
                     let service = middleware.wrap(handler, app);
                     match is_compressed {
-                        true => methods.on_service(MethodFilter::$method, compression().layer(service)),
+                        true => {
+                            let service = MapResponseLayer::new(varying).layer(compression().layer(service));
+                            methods.on_service(MethodFilter::$method, service)
+                        }
                         false => methods.on_service(MethodFilter::$method, service),
                     }
                 }),

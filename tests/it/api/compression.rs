@@ -36,6 +36,21 @@ async fn a_long_answer_is_compressed_for_a_client_that_accepts_it() {
     assert_eq!(encoding, None, "it is short");
 }
 
+#[tokio::test]
+async fn an_answer_that_is_known_or_short_says_what_it_depends_on() {
+    let api = Api::new(Engine::Naive).await;
+    api.add(r#"{"topic":"t"}"#).await;
+    for target in ["/topics", "/topics/t", "/ui/js/main.js"] {
+        let sent = api.get(target).await.expect(200);
+        let known =
+            api.call("GET", target).header("if-none-match", sent.header("etag")).send().await.expect(304);
+        for answer in [sent, known] {
+            let vary: Vec<_> = answer.headers.get_all("vary").iter().collect();
+            assert_eq!(vary, ["accept-encoding"], "{target}");
+        }
+    }
+}
+
 /// A receipt must not be guessed from the length of an answer.
 #[tokio::test]
 async fn jobs_with_receipts_are_never_compressed() {
