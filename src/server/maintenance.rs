@@ -119,7 +119,7 @@ pub fn backup(config: &Config, file: &Path) -> Result<String, MaintenanceError> 
 
 /// Has the server show when the backup began. Returns a line for the operator if that fails: the backup is complete all the same.
 fn record_backup(data_dir: &Path, began_at: Timestamp) -> String {
-    match embedded::record_backup(data_dir, began_at) {
+    match embedded::record_backup(data_dir, began_at, SystemClock::new().wall_now()) {
         Ok(()) => String::new(),
         Err(error) => {
             format!("the server does not show when this backup was made: {}: {error}\n", data_dir.display())

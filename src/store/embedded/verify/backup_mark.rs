@@ -2,9 +2,9 @@
 //! of a backup.
 
 use std::{
-    fs::{self, OpenOptions, Permissions},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::Path,
 };
 
@@ -18,12 +18,18 @@ pub(super) const BACKUP_MARK_FILE: &str = "last-backup";
 /// The server may run as another user than the backup. The directory keeps all others out.
 const MODE: u32 = 0o644;
 
-/// Records that a backup of the store in `data_dir` is complete, which began at this moment.
+/// Records that a backup of the store in `data_dir` is complete `now`, which began at this moment. A later moment that another
+/// backup has recorded stays.
 ///
 /// # Errors
 /// Why it is not recorded; an earlier moment stays then.
-pub fn record_backup(data_dir: &Path, began_at: Timestamp) -> io::Result<()> {
+pub fn record_backup(data_dir: &Path, began_at: Timestamp, now: Timestamp) -> io::Result<()> {
     let path = data_dir.join(BACKUP_MARK_FILE);
+    let _lock = lock(&path)?;
+    // A moment that has not come yet is of a clock that was wrong.
+    if last_backup(data_dir).is_some_and(|known| began_at < known && known <= now) {
+        return Ok(());
+    }
     let partial = partial_path(&path);
     let write = || {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&partial)?;
@@ -38,6 +44,19 @@ pub fn record_backup(data_dir: &Path, began_at: Timestamp) -> io::Result<()> {
         let _ = fs::remove_file(&partial);
     }
     written
+}
+
+/// Locks the file, which is made if there is none, against other backups. These replace it: a lock on a file that no longer has the
+/// name is no lock.
+fn lock(path: &Path) -> io::Result<File> {
+    loop {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(path)?;
+        file.lock()?;
+        let locked = file.metadata()?;
+        if fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (locked.dev(), locked.ino())) {
+            return Ok(file);
+        }
+    }
 }
 
 /// When the last recorded backup of the store in `data_dir` began; `None` if none is known.
@@ -63,16 +82,34 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path();
         assert_eq!(last_backup(path), None);
+        let at = Timestamp::from_millis;
         for ms in [1_000, 1_790_000_000_123] {
-            record_backup(path, Timestamp::from_millis(ms)).expect("writes");
-            assert_eq!(last_backup(path), Some(Timestamp::from_millis(ms)));
+            record_backup(path, at(ms), at(ms)).expect("writes");
+            assert_eq!(last_backup(path), Some(at(ms)));
         }
         assert_eq!(fs::read_dir(path).expect("reads").count(), 1, "nothing else is left");
         fs::write(path.join(BACKUP_MARK_FILE), "yesterday\n").expect("writes");
         assert_eq!(last_backup(path), None);
         forget_backup(path).expect("removes");
         forget_backup(path).expect("there is none");
-        let missing = record_backup(&path.join("missing"), Timestamp::from_millis(1));
+        let missing = record_backup(&path.join("missing"), at(1), at(1));
         assert_eq!(missing.expect_err("no directory").kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn of_backups_that_overlap_the_one_that_began_last_is_recorded() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (path, at) = (directory.path(), Timestamp::from_millis);
+        std::thread::scope(|scope| {
+            for ms in 1..=16 {
+                scope.spawn(move || record_backup(path, at(ms), at(20)).expect("writes"));
+            }
+        });
+        assert_eq!(last_backup(path), Some(at(16)));
+        assert_eq!(fs::read_dir(path).expect("reads").count(), 1, "nothing else is left");
+        record_backup(path, at(15), at(16)).expect("is known");
+        assert_eq!(last_backup(path), Some(at(16)));
+        record_backup(path, at(14), at(15)).expect("writes");
+        assert_eq!(last_backup(path), Some(at(14)), "the clock was wrong before");
     }
 }
