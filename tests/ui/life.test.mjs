@@ -1,5 +1,7 @@
 // What the page of a job says will happen next, and the line of its life.
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import http from "node:http";
 import { inBrowser, onEveryEngine } from "./harness.mjs";
 
 const at = (time) => `2100-01-01T${time}Z`;
@@ -11,6 +13,8 @@ const VIEW = { topic: "t", paused: { delivery: false, intake: false }, cause: nu
 const CALLED = { ...VIEW, settings: { callback: { url: "https://shop.example/paid" } } };
 const PAUSED = { ...VIEW, paused: { delivery: true }, pauses: { delivery: { since: "2026-01-01T00:00:00Z" } } };
 const RESERVED = { ...JOB, state: "reserved", attempts: 1, due_at: "2026-01-01T00:00:00Z", reserved_at: "2026-01-01T00:00:00Z", reserved_until: at("12:00:00") };
+/** Reserved for a call, whose timeout is 30 seconds. */
+const CALLING = { ...RESERVED, reserved_at: at("11:59:20"), reserved_by: "shop.example" };
 const READY = { ...JOB, state: "ready", due_at: "2026-01-01T00:00:00Z" };
 const DEAD = { ...JOB, state: "dead", attempts: 16, dead_at: at("12:00:00") };
 const EXPIRES = { expires_at: at("12:30:00"), on_expiry: "dead" };
@@ -49,11 +53,13 @@ const CASES = [
   [{ ...RESERVED, ...EXPIRES, expires_at: at("11:00:00"), on_expiry: "delete" }, {}, `${UNLESS} expires at ${shown("13:00:00")} and is deleted.`],
   [{ ...RESERVED, retry: [15], ...EXPIRES }, {}, `${UNLESS} comes back after 15 s for attempt 2 of 16.`],
   [{ ...RESERVED, attempts: 16, ...EXPIRES, expires_at: at("11:00:00") }, {}, `Unless its worker finishes or touches it by ${shown("13:00:00")}, it becomes a dead letter.`],
-  [{ ...RESERVED, retry: [15] }, { view: CALLED }, "If attempt 1 of 16 fails, attempt 2 of 16 follows after 15 s or up to a tenth more, unless its endpoint says otherwise."],
-  [{ ...RESERVED, attempts: 4 }, { view: CALLED }, "If attempt 4 of 16 fails, attempt 5 of 16 follows after 8 s or up to a tenth more, unless its endpoint says otherwise."],
-  [{ ...RESERVED, attempts: 11 }, { view: CALLED }, "If attempt 11 of 16 fails, attempt 12 of 16 follows after 10 min or up to a tenth more, unless its endpoint says otherwise."],
-  [{ ...RESERVED, retry: [3600], ...EXPIRES }, { view: CALLED }, `If attempt 1 of 16 fails, attempt 2 of 16 follows after 1 h or up to a tenth more, unless its endpoint says otherwise. If attempt 2 of 16 has not begun by ${shown("13:30:00")}, it expires and becomes a dead letter.`],
-  [{ ...RESERVED, attempts: 16 }, { view: CALLED }, "If attempt 16 of 16 fails, it becomes a dead letter."],
+  [{ ...CALLING, retry: [15] }, { view: CALLED }, "If attempt 1 of 16 fails, attempt 2 of 16 follows after 15 s or up to a tenth more, unless its endpoint says otherwise."],
+  [{ ...CALLING, attempts: 4 }, { view: CALLED }, "If attempt 4 of 16 fails, attempt 5 of 16 follows after 8 s or up to a tenth more, unless its endpoint says otherwise."],
+  [{ ...CALLING, attempts: 11 }, { view: CALLED }, "If attempt 11 of 16 fails, attempt 12 of 16 follows after 10 min or up to a tenth more, unless its endpoint says otherwise."],
+  [{ ...CALLING, retry: [3600], ...EXPIRES }, { view: CALLED }, `If attempt 1 of 16 fails, attempt 2 of 16 follows after 1 h or up to a tenth more, unless its endpoint says otherwise. If attempt 2 of 16 has not begun by ${shown("13:30:00")}, it expires and becomes a dead letter.`],
+  [{ ...CALLING, attempts: 16 }, { view: CALLED }, "If attempt 16 of 16 fails, it becomes a dead letter."],
+  [{ ...CALLING, attempts: 16, reserved_by: "w-7" }, { view: CALLED }, `Unless its worker finishes or touches it by ${shown("13:00:00")}, it becomes a dead letter.`],
+  [{ ...CALLING, retry: [15], reserved_at: at("11:00:00") }, { view: CALLED }, `${UNLESS.replace("worker", "endpoint")} comes back after 15 s for attempt 2 of 16.`],
   [{ ...RESERVED, attempts: 0 }, {}, `It becomes ready for attempt 1 of 16 when the older version is given back, at ${shown("13:00:00")} at the latest.`],
   [{ ...RESERVED, attempts: 0, due_at: at("11:00:00") }, {}, `It becomes ready for attempt 1 of 16 when the older version is given back, between ${shown("12:00:00")} and ${shown("13:00:00")}.`],
   [{ ...RESERVED, attempts: 0, due_at: at("13:00:00") }, {}, `At ${shown("14:00:00")} it becomes ready for attempt 1 of 16.`],
@@ -145,6 +151,27 @@ onEveryEngine("a job that is called says when it is called again", {}, async ({ 
   const { due_at: due, history: [{ at: began, took }] } = await server.job("one");
   const wait = (Date.parse(due) - Date.parse(began)) / 1_000 - took;
   assert.ok(wait > 599.9 && wait < 661, `it waits for ${wait} s`);
+});
+
+onEveryEngine("a job that is being called and one that its endpoint holds say what follows", {}, async ({ server, tab, page }) => {
+  const endpoint = http.createServer();
+  await once(endpoint.listen(0, "127.0.0.1"), "listening");
+  const callback = { url: `http://127.0.0.1:${endpoint.address().port}/` };
+  try {
+    await server.call("PUT", "topics/of-topic", { callback });
+    for (const job of [{ topic: "of-topic", id: "one" }, { topic: "of-job", id: "two", callback: { ...callback, timeout: "1m" } }]) {
+      const call = once(endpoint, "request");
+      await server.add({ ...job, max_attempts: 1 });
+      await tab.go(`jobs/${job.id}`);
+      await next(page).getByText("If attempt 1 of 1 fails, it becomes a dead letter.").waitFor();
+      const [, response] = await call;
+      response.writeHead(202, { "linger-hold": "10m" }).end();
+      await next(page).getByText(/^Unless its endpoint finishes or touches it by .*, it becomes a dead letter\.$/).waitFor();
+    }
+  } finally {
+    endpoint.close();
+    endpoint.closeAllConnections();
+  }
 });
 
 const points = (page) => page.locator(".life li").evaluateAll((all) => all.map((item) => item.querySelector("strong").textContent));

@@ -3,7 +3,7 @@ import { html } from "./lib.js";
 import { useNow } from "./clock.js";
 import { duration } from "./format.js";
 import { t } from "./language.js";
-import { afterTimeout, attemptText, callbackOf, deletedAt, isLast } from "./next.js";
+import { afterTimeout, attemptText, deletedAt, holderOf, isLast } from "./next.js";
 import { Moment, Text } from "./parts.js";
 
 /** Moments that differ by less are one: the server rounds some up and others down. */
@@ -70,7 +70,7 @@ function future(job, view, limits) {
   const back = until + 1_000 * afterTimeout(job, job.attempts);
   if (expiry <= back) return [end, expires(Math.max(expiry, until))];
   // When a call fails, and so when the next one follows, is not known before.
-  return [end, callbackOf(job, view) ? next : { ...next, at: back }, expires(expiry)];
+  return [end, holderOf(job, view) === "call" ? next : { ...next, at: back }, expires(expiry)];
 }
 
 /** The points of the line. One that is to come `isToCome`; one without a moment `at` has none that is known. */

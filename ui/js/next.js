@@ -32,6 +32,24 @@ function endpointOf(text) {
   return `${protocol}//${hostname}:${port || (protocol === "https:" ? 443 : 80)}`;
 }
 
+/** The name of an endpoint that has a job: its host, and its port unless that is the default. */
+const nameOf = (url) => new URL(url).host.slice(0, 64);
+
+/** How many seconds a call may take if its callback does not say it, and how many more the job is reserved for. */
+const [TIMEOUT, SETTLING] = [30, 10];
+
+/** By how much a reservation seems to be longer or shorter, because the server rounds its moments. */
+const ROUNDING_MS = 5;
+
+/** Who has a reserved job: a call that is not answered yet, the endpoint that has answered that it holds it, or a worker. */
+export function holderOf(job, view) {
+  const callback = callbackOf(job, view);
+  if (!callback || (job.reserved_by && job.reserved_by !== nameOf(callback.url))) return "worker";
+  const lasts = job.callback ? job.ttr : (callback.timeout ?? TIMEOUT) + SETTLING;
+  const end = Date.parse(job.reserved_at) + 1_000 * lasts;
+  return Math.abs(Date.parse(job.reserved_until) - end) < ROUNDING_MS ? "call" : "endpoint";
+}
+
 /** Until when no call goes out to the endpoint of a callback. */
 const restOf = (callback, { kind, host, resting_until: until } = {}) => kind === "callback_fails" && until && host === endpointOf(callback.url) && until;
 
@@ -101,19 +119,19 @@ function called(job) {
   ];
 }
 
-function withWorker(job) {
+function held(job, who) {
   const [attempt, until, end] = [job.attempts, Date.parse(job.reserved_until), time(job.reserved_until)];
   const [then, wait] = [attemptText(job, attempt + 1), afterTimeout(job, attempt)];
-  if (isLast(job, attempt)) return [t`Unless its worker finishes or touches it by ${end}, it becomes a dead letter.`];
+  if (isLast(job, attempt)) return [t`Unless ${who} finishes or touches it by ${end}, it becomes a dead letter.`];
   if (Date.parse(job.expires_at) <= until + 1_000 * wait) {
     const at = moment(Math.max(until, Date.parse(job.expires_at)));
     return [job.on_expiry === "delete"
-      ? t`Unless its worker finishes, touches, releases or buries it by ${end}, it expires at ${at} and is deleted.`
-      : t`Unless its worker finishes, touches, releases or buries it by ${end}, it expires at ${at} and becomes a dead letter.`];
+      ? t`Unless ${who} finishes, touches, releases or buries it by ${end}, it expires at ${at} and is deleted.`
+      : t`Unless ${who} finishes, touches, releases or buries it by ${end}, it expires at ${at} and becomes a dead letter.`];
   }
   return [wait > 0
-    ? t`Unless its worker finishes, touches, releases or buries it by ${end}, it comes back after ${duration(wait)} for ${then}.`
-    : t`Unless its worker finishes, touches, releases or buries it by ${end}, it is ready again at once for ${then}.`];
+    ? t`Unless ${who} finishes, touches, releases or buries it by ${end}, it comes back after ${duration(wait)} for ${then}.`
+    : t`Unless ${who} finishes, touches, releases or buries it by ${end}, it is ready again at once for ${then}.`];
 }
 
 /** When the server deletes a dead letter, which it keeps for so many seconds. */
@@ -133,7 +151,10 @@ export function nextOf(job, { view, limits, now }) {
   if (!view) return [];
   if (job.state === "delayed") return delayed(job, view);
   if (job.state === "ready") return ready(job, view, now);
-  if (job.state === "reserved") return callbackOf(job, view) ? called(job) : withWorker(job);
+  if (job.state === "reserved") {
+    const holder = holderOf(job, view);
+    return holder === "call" ? called(job) : held(job, holder === "endpoint" ? t`its endpoint` : t`its worker`);
+  }
   return [];
 }
 
