@@ -11,7 +11,7 @@ const KEYS = [
   ["g d", t`dead letters, of the topic if there is one`],
   ["g c", t`schedules`],
   ["g w", t`workers`],
-  ["g h", t`hosts of callbacks`],
+  ["g h", t`endpoints of callbacks`],
   ["g b", t`changes of many jobs`],
   ["g a", t`audit`],
   ["g s", t`server`],

@@ -105,7 +105,7 @@ export const texts = {
   "dead letters, of the topic if there is one": "死信；在主题页面上为该主题的死信",
   "schedules": "定时计划",
   "workers": "消费者",
-  "hosts of callbacks": "回调的主机",
+  "endpoints of callbacks": "回调的端点",
   "changes of many jobs": "批量操作",
   "audit": "审计",
   "server": "服务器",
