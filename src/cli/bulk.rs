@@ -4,7 +4,7 @@
 use std::{process::ExitCode, time::Duration};
 
 use clap::{Args, Subcommand};
-use linger_client::{JobSummary, Request, Response, Timestamp};
+use linger_client::{JobSummary, JobsFilter, Request, Response, Timestamp};
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
@@ -12,7 +12,7 @@ use super::{
     exit::{Exit, Failure},
     help,
     job_args::parse_moment,
-    job_filter::FilterArgs,
+    job_filter::{FilterArgs, ReasonArgs},
     job_list,
     progress::ProgressLine,
     session::{ChangeArgs, ReadArgs, Session},
@@ -114,6 +114,8 @@ pub(super) struct RequeueAllArgs {
     #[command(flatten)]
     due: DueArgs,
     #[command(flatten)]
+    by: ReasonArgs,
+    #[command(flatten)]
     which: WhichArgs,
 }
 
@@ -124,7 +126,7 @@ pub(super) struct RevokeAllArgs {
     due: DueArgs,
     /// Why; it is kept with the jobs
     #[arg(long, value_name = "TEXT")]
-    because: Option<String>,
+    reason: Option<String>,
     #[command(flatten)]
     which: WhichArgs,
 }
@@ -132,6 +134,8 @@ pub(super) struct RevokeAllArgs {
 /// Arguments of `linger bulk delete`.
 #[derive(Debug, Args)]
 pub(super) struct DeleteAllArgs {
+    #[command(flatten)]
+    by: ReasonArgs,
     #[command(flatten)]
     which: WhichArgs,
 }
@@ -173,17 +177,20 @@ pub(super) fn run(command: &BulkCommand) -> ExitCode {
         BulkCommand::Reschedule(RescheduleAllArgs { which, delay, at, shift, spread }) => {
             let mut due = due_members(*delay, *at, *spread);
             due.extend(shift.as_ref().map(|shift| ("shift".to_owned(), json!(shift))));
-            which.run("bulk reschedule", "reschedule", due)
+            which.run("bulk reschedule", "reschedule", which.filter.filter(), due)
         }
-        BulkCommand::Requeue(RequeueAllArgs { which, due }) => {
-            which.run("bulk requeue", "requeue", due_members(due.delay, due.at, due.spread))
+        BulkCommand::Requeue(RequeueAllArgs { which, due, by }) => {
+            let members = due_members(due.delay, due.at, due.spread);
+            which.run("bulk requeue", "requeue", which.filter.filter_by(by), members)
         }
-        BulkCommand::Revoke(RevokeAllArgs { which, due, because }) => {
+        BulkCommand::Revoke(RevokeAllArgs { which, due, reason }) => {
             let mut members = due_members(due.delay, due.at, due.spread);
-            members.extend(because.as_ref().map(|reason| ("reason".to_owned(), json!(reason))));
-            which.run("bulk revoke", "revoke", members)
+            members.extend(reason.as_ref().map(|reason| ("reason".to_owned(), json!(reason))));
+            which.run("bulk revoke", "revoke", which.filter.filter(), members)
         }
-        BulkCommand::Delete(DeleteAllArgs { which }) => which.run("bulk delete", "delete", Map::new()),
+        BulkCommand::Delete(DeleteAllArgs { which, by }) => {
+            which.run("bulk delete", "delete", which.filter.filter_by(by), Map::new())
+        }
         BulkCommand::List(OperationsArgs { read }) => read.run("bulk list", list),
         BulkCommand::Stop(StopArgs { id, change }) => change.run("bulk stop", async |session| {
             session.confirm_change(&format!("stop the bulk operation {id}"))?;
@@ -210,8 +217,14 @@ fn due_members(
 }
 
 impl WhichArgs {
-    fn run(&self, command: &'static str, action: &'static str, due: Map<String, Value>) -> ExitCode {
-        self.change.run(command, async |session| self.act(session, command, action, due).await)
+    fn run(
+        &self,
+        command: &'static str,
+        action: &'static str,
+        filter: JobsFilter,
+        members: Map<String, Value>,
+    ) -> ExitCode {
+        self.change.run(command, async |session| self.act(session, command, action, filter, members).await)
     }
 
     async fn act(
@@ -219,13 +232,13 @@ impl WhichArgs {
         session: &Session,
         command: &'static str,
         action: &'static str,
-        due: Map<String, Value>,
+        filter: JobsFilter,
+        members: Map<String, Value>,
     ) -> Result<Exit, Failure> {
-        let filter = self.filter.filter();
         if action == "delete" && filter.state.is_none() {
             return Err(Failure::usage("add --state: jobs of one state are deleted at a time"));
         }
-        let mut operation = due;
+        let mut operation = members;
         operation.insert("action".to_owned(), json!(action));
         let mut filter = json!(filter);
         if self.all_topics {

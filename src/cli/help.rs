@@ -80,7 +80,7 @@ The jobs are counted first, and at most as many are changed. The change goes on 
 Examples:
   linger bulk requeue mail --reason http_503 --spread 10m
   linger bulk reschedule booking --from '2026-12-24 00:00' --shift 1d
-  linger bulk revoke --all-topics --worker w-7 --because 'its host is gone'
+  linger bulk revoke --all-topics --worker w-7 --reason 'its host is gone'
   linger bulk delete trial-end --state dead --dry-run
 
 ",

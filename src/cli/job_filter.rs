@@ -22,12 +22,17 @@ pub(super) struct FilterArgs {
     /// Only jobs whose ids begin so
     #[arg(long, value_name = "TEXT")]
     id_prefix: Option<String>,
-    /// Only dead letters whose reasons begin so; --state dead is meant then
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
     /// Only jobs that this worker has; --state reserved is meant then
-    #[arg(long, value_name = "NAME", conflicts_with = "reason")]
+    #[arg(long, value_name = "NAME")]
     worker: Option<String>,
+}
+
+/// Which dead letters.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ReasonArgs {
+    /// Only dead letters whose reasons begin so; --state dead is meant then
+    #[arg(long, value_name = "TEXT", conflicts_with = "worker")]
+    reason: Option<String>,
 }
 
 /// A state of jobs.
@@ -44,18 +49,29 @@ enum StateArg {
 }
 
 impl FilterArgs {
-    /// As the API takes it. A reason chooses among dead letters, a worker among reserved jobs.
+    /// As the API takes it. A worker chooses among reserved jobs.
     pub fn filter(&self) -> JobsFilter {
-        let Self { topic, state, from, to, id_prefix, reason, worker } = self.clone();
-        let meant = reason.is_some().then_some(StateArg::Dead);
-        let meant = meant.or(worker.is_some().then_some(StateArg::Reserved));
-        let state = state.or(meant).map(|state| match state {
+        let meant = self.worker.is_some().then_some(StateArg::Reserved);
+        self.filter_in(self.state.or(meant), None)
+    }
+
+    /// The same for commands that take a reason, which chooses among dead letters.
+    pub fn filter_by(&self, ReasonArgs { reason }: &ReasonArgs) -> JobsFilter {
+        match reason {
+            Some(reason) => self.filter_in(self.state.or(Some(StateArg::Dead)), Some(reason.clone())),
+            None => self.filter(),
+        }
+    }
+
+    fn filter_in(&self, state: Option<StateArg>, reason_prefix: Option<String>) -> JobsFilter {
+        let Self { topic, state: _, from, to, id_prefix, worker } = self.clone();
+        let state = state.map(|state| match state {
             StateArg::Delayed => "delayed",
             StateArg::Ready => "ready",
             StateArg::Reserved => "reserved",
             StateArg::Dead => "dead",
         });
         let state = state.map(str::to_owned);
-        JobsFilter { state, topic, from, to, id_prefix, reason_prefix: reason, reserved_by: worker }
+        JobsFilter { state, topic, from, to, id_prefix, reason_prefix, reserved_by: worker }
     }
 }

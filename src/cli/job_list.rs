@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{
     exit::{Exit, Failure},
-    job_filter::FilterArgs,
+    job_filter::{FilterArgs, ReasonArgs},
     session::{ReadArgs, Session},
     terminal,
     text::{Wording, counted},
@@ -24,6 +24,8 @@ const PAGE: usize = 200;
 pub(super) struct JobsArgs {
     #[command(flatten)]
     filter: FilterArgs,
+    #[command(flatten)]
+    reason: ReasonArgs,
     /// The latest first [default: the earliest]
     #[arg(long)]
     latest: bool,
@@ -49,7 +51,7 @@ async fn list(session: &Session, arguments: &JobsArgs) -> Result<Exit, Failure> 
         jobs: Vec<Box<RawValue>>,
         next_cursor: Option<String>,
     }
-    let filter = arguments.filter.filter();
+    let filter = arguments.filter.filter_by(&arguments.reason);
     let mut left = if arguments.all { u64::MAX } else { arguments.limit };
     let mut cursor: Option<String> = None;
     loop {

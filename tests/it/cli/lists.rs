@@ -85,6 +85,8 @@ fn all_jobs_that_match_are_counted_and_changed() {
         "1 requeued"
     );
     assert_eq!(cli.job("m:3").expect("lives")["state"], "delayed");
+    assert_eq!(text(&["bulk", "revoke", "mail", "--reason", "its host is gone"]), "1 revoked");
+    assert_eq!(cli.job("m:2").expect("lives")["reason"], "revoked by 127.0.0.1: its host is gone");
     let refused = cli.run(&["bulk", "delete", "order", "--state", "delayed"]);
     assert!(refused.code == Some(2) && refused.stderr.contains("--yes"), "{refused:?}");
     assert_eq!(text(&["bulk", "delete", "order", "--state", "delayed", "--yes"]), "2 deleted");
@@ -92,7 +94,7 @@ fn all_jobs_that_match_are_counted_and_changed() {
     let operations = text(&["bulk", "list"]);
     // A count that takes long is an operation, too.
     let lines: Vec<_> = operations.lines().filter(|line| !line.contains("counted")).collect();
-    assert!(lines.len() == 4 && matches("[..]  done  2 deleted  [..]", lines[0]), "{operations}");
+    assert!(lines.len() == 5 && matches("[..]  done  2 deleted  [..]", lines[0]), "{operations}");
     let absent = cli.run(&["bulk", "stop", "none"]);
     assert_eq!(absent.code, Some(3), "{absent:?}");
     for words in [
