@@ -2,7 +2,7 @@
 
 use linger_client::{Cause, Pause};
 
-use super::text::{Wording, counted, rate, span};
+use super::text::{Wording, counted, grouped, per_second, span};
 use crate::messages::printable::escape_line;
 
 /// Why the jobs of a topic wait, in the words of the dashboard (`ui/js/cause.js`). `None` for a cause of a later version.
@@ -13,7 +13,7 @@ pub(super) fn cause_text(wording: &Wording, cause: &Cause) -> Option<String> {
             let next = resting_until.map(|until| format!(", next call {}", wording.relative(until)));
             let (host, answer) = (escape_line(host), escape_line(answer));
             let at = wording.distance(*at);
-            format!("callback fails: {answer} from {host} {at}{}", next.unwrap_or_default())
+            format!("calls to {host} fail: {answer} {at}{}", next.unwrap_or_default())
         }
         Cause::IntakePaused(pause) => format!("intake is {}", pause_text(wording, pause)),
         Cause::NoWorker => "no worker has polled for a minute".to_owned(),
@@ -34,6 +34,16 @@ pub(super) fn cause_text(wording: &Wording, cause: &Cause) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// What happened in a minute as a rate, as in the dashboard: "0", "24/min", "1.5/s", "240/s".
+fn rate(per_minute: u64) -> String {
+    match per_minute {
+        0 => "0".to_owned(),
+        1..60 => format!("{per_minute}/min"),
+        60..600 => format!("{}/s", per_second(per_minute)),
+        _ => format!("{}/s", grouped(per_minute.saturating_add(30) / 60)),
+    }
 }
 
 /// When, by whom and why an operation was paused, and until when.
@@ -64,11 +74,11 @@ mod tests {
             (r#"{"kind":"intake_paused","since":null}"#, "intake is paused"),
             (
                 r#"{"kind":"callback_fails","host":"http://a:80","answer":"http_503","at":"2026-11-22T06:09:56Z","resting_until":"2026-11-22T06:10:39Z"}"#,
-                "callback fails: http_503 from http://a:80 4s ago, next call in 39s (06:10:39)",
+                "calls to http://a:80 fail: http_503 4s ago, next call in 39s (06:10:39)",
             ),
             (
                 r#"{"kind":"callback_fails","host":"http://a:80","answer":"connect","at":"2026-11-22T06:09:56Z"}"#,
-                "callback fails: connect from http://a:80 4s ago",
+                "calls to http://a:80 fail: connect 4s ago",
             ),
             (r#"{"kind":"no_worker"}"#, "no worker has polled for a minute"),
             (r#"{"kind":"workers_busy","reserved":1}"#, "all workers are busy with 1 job"),

@@ -218,16 +218,6 @@ pub(super) fn per_second(per_minute: u64) -> String {
     format!("{}.{}", grouped(tenths / 10), tenths % 10)
 }
 
-/// What happened in a minute as a rate, as in the dashboard: "0", "24/min", "1.5/s", "240/s".
-pub(super) fn rate(per_minute: u64) -> String {
-    match per_minute {
-        0 => "0".to_owned(),
-        1..60 => format!("{per_minute}/min"),
-        60..600 => format!("{}/s", per_second(per_minute)),
-        _ => format!("{}/s", grouped(per_minute.saturating_add(30) / 60)),
-    }
-}
-
 /// Text in at most `width` characters; what is cut off shows as `…`.
 pub(super) fn shortened(text: &str, width: usize) -> String {
     if text.chars().count() <= width {

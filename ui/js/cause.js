@@ -9,13 +9,21 @@ export const PauseDetails = ({ pause: { since, by, until, reason } }) => html`<s
   by && t` by ${html`<bdi class="mono"><${Text} text=${by} /></bdi>`}`}${until && t`, until ${html`<${Moment} at=${until} />`}`}${
   reason && t`: ${html`<${Text} text=${reason} />`}`}</span>`;
 
+/** How a call failed, by the word of the API. */
+const FAILURES = {
+  address_refused: t`address forbidden by a setting`, bad_answer: t`answer that is not HTTP`, connect: t`no connection`, connect_timeout: t`no connection in time`,
+  dns: t`name not found`, reset: t`connection lost before the answer`, timeout: t`no answer in time`, tls: t`no connection with TLS`,
+};
+
+/** The failure in words; a status, and a word that this page does not know, as it is. */
+export const CallFailure = ({ word }) => FAILURES[word] ?? html`<code><${Text} text=${word} /></code>`;
+
 const WORDS = {
   delivery_paused: (pause) => html`${t`delivery is paused`}<${PauseDetails} pause=${pause} />`,
   intake_paused: (pause) => html`${t`intake is paused`}<${PauseDetails} pause=${pause} />`,
   callback_fails: ({ host, answer, at, resting_until: until }) => {
-    const [what, from] = [html`<code><${Text} text=${answer} /></code>`, html`<code class="id"><${Text} text=${host} /></code>`];
-    const when = html`<${Distance} at=${at} />`;
-    return until ? t`callback fails: ${what} from ${from} ${when}, next call ${html`<${Distance} at=${until} />`}` : t`callback fails: ${what} from ${from} ${when}`;
+    const [what, when, to] = [html`<${CallFailure} word=${answer} />`, html`<${Distance} at=${at} />`, html`<code class="id"><${Text} text=${host} /></code>`];
+    return until ? t`calls to ${to} fail: ${what} ${when}, next call ${html`<${Distance} at=${until} />`}` : t`calls to ${to} fail: ${what} ${when}`;
   },
   no_worker: () => t`no worker has polled for a minute`,
   workers_busy: ({ reserved, since }) => {

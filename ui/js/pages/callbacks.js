@@ -1,11 +1,12 @@
 // Callbacks: the endpoints that are called for each topic, how that goes, and which rest.
 import { html, useObservable } from "../lib.js";
 import { href, query, queryText } from "../address.js";
-import { callNow, useMay } from "../changes.js";
+import { CallFailure } from "../cause.js";
+import { callNow, Lacking, useMay } from "../changes.js";
 import { count } from "../format.js";
 import { useKeys } from "../keys.js";
 import { t } from "../language.js";
-import { AsOf, Distance, Text, Unloaded } from "../parts.js";
+import { AsOf, Distance, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { OnlyTopic } from "../topicchoice.js";
 
@@ -29,7 +30,7 @@ const Row = ({ end, refresh }) => html`<tr data-row>
   <td><${State} end=${end} /></td>
   <td class="number">${t`${count(end.in_flight)} of ${count(end.window)}`}</td>
   <td class="number">${end.minute ? html`${count(end.minute.calls)}<${Failed} minute=${end.minute} />` : "–"}</td>
-  <td>${end.last_failure ? html`<code><${Text} text=${end.last_failure.reason} /></code> <${Distance} at=${end.last_failure.at} />` : "–"}</td>
+  <td>${end.last_failure ? html`<${CallFailure} word=${end.last_failure.reason} /> <${Distance} at=${end.last_failure.at} />` : "–"}</td>
   <td><a href=${`${href("jobs")}${queryText({ state: "delayed", topic: end.topic })}`}>${t`Jobs`}</a>
     ${end.resting_until && html` <${CallNow} end=${end} refresh=${refresh} />`}</td>
 </tr>`;
@@ -58,6 +59,7 @@ function List({ topic }) {
             <tbody>${[...endpoints].sort(byTrouble).map((end) => html`<${Row} key=${`${end.topic} ${end.host}`} end=${end} refresh=${poll.refresh} />`)}</tbody></table></div>`
         : html`<p class="empty">${t`No endpoint was called lately. Set the callback of a topic or of a job, and it is called when a job is due.`}</p>`}
       ${!complete && html`<p class="small">${t`Some may be missing: there are too many, or another process has not published its endpoints yet.`}</p>`}
+      ${resting > 0 && html`<${Lacking} topic=${topic} scopes=${["admin"]} />`}
     </section>`;
 }
 

@@ -3,7 +3,7 @@ import { html, useState } from "../lib.js";
 import { href, path, queryText } from "../address.js";
 import { useAddJob, usePurge, useSayWhy } from "../asking.js";
 import { Timeline } from "../chart.js";
-import { Cause, isFault, PauseDetails } from "../cause.js";
+import { CallFailure, Cause, isFault, PauseDetails } from "../cause.js";
 import { Lacking, setPause, useMay } from "../changes.js";
 import { count, counted, duration, together } from "../format.js";
 import { useKeys } from "../keys.js";
@@ -98,7 +98,7 @@ function Callback({ view }) {
         ...(end.minute ? [t`${counted(end.minute.calls, "call")} in the last minute`] : []),
         ...(end.minute?.calls > end.minute?.succeeded ? [t`${count(end.minute.calls - end.minute.succeeded)} failed`] : []),
         ...(end.resting_until ? [t`rests, next call ${html`<${Distance} at=${end.resting_until} />`}`] : []),
-        ...(end.last_failure ? [t`last failure ${html`<code>${end.last_failure.reason}</code>`} ${html`<${Distance} at=${end.last_failure.at} />`}`] : [])])}</span>
+        ...(end.last_failure ? [t`last failure ${html`<${CallFailure} word=${end.last_failure.reason} />`} ${html`<${Distance} at=${end.last_failure.at} />`}`] : [])])}</span>
     </li>`)}</ul>`}
   </section>`;
 }
