@@ -49,6 +49,7 @@ fn json(c: &mut Criterion) {
             state: JobState::Delayed,
             created_at: moment,
             due_at: moment,
+            expires_at: None,
             spec: JobSpec::default(),
             attempts: 0,
             reason: None,

@@ -18,7 +18,7 @@ pub(super) fn cause_text(wording: &Wording, cause: &Cause) -> Option<String> {
         Cause::IntakePaused(pause) => format!("intake is {}", pause_text(wording, pause)),
         Cause::NoWorker => "no worker has polled for a minute".to_owned(),
         Cause::WorkersBusy { reserved, since } => {
-            let heard = since.map(|since| format!(", last heard of {}", wording.distance(since)));
+            let heard = since.map(|since| format!(", last heard from {}", wording.distance(since)));
             format!("all workers are busy with {}{}", counted(*reserved, "job"), heard.unwrap_or_default())
         }
         Cause::WorkersSilent { reserved, since } => {
@@ -84,7 +84,7 @@ mod tests {
             (r#"{"kind":"workers_busy","reserved":1}"#, "all workers are busy with 1 job"),
             (
                 r#"{"kind":"workers_busy","reserved":40,"since":"2026-11-22T06:08:45Z"}"#,
-                "all workers are busy with 40 jobs, last heard of 1m15s ago",
+                "all workers are busy with 40 jobs, last heard from 1m15s ago",
             ),
             (
                 r#"{"kind":"workers_silent","reserved":3,"since":"2026-11-22T05:10:00Z"}"#,

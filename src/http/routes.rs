@@ -151,8 +151,8 @@ fn compression() -> CompressionLayer<SizeAbove> {
     CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(SizeAbove::new(1_024))
 }
 
-/// Says that the form of an answer depends on what the client accepts: also of a short one, and of a 304, which must say what the
-/// answer that it stands for says (RFC 9110, 15.4.5).
+/// Says that the form of an answer depends on what the client accepts: also of a short one, and of a 304, which must have the same
+/// header as the whole answer (RFC 9110, 15.4.5).
 fn varying<B>(mut response: Response<B>) -> Response<B> {
     response.headers_mut().insert(header::VARY, HeaderValue::from_name(header::ACCEPT_ENCODING));
     response

@@ -147,8 +147,8 @@ pub struct EngineInfo {
 ///    [`Added::Replayed`]. A reserved job keeps its reservation, but it is then one of an older version and counts as no attempt of the new one: a finish, release or bury with
 ///    its receipt is [`Refusal::Replaced`] and ends it, as do its deadline and a cancellation, and then the new job waits for its
 ///    due time. A touch with it is refused as well and ends nothing.
-/// 14. A job keeps the [note](crate::job::ProgressNote) of a touch, also when its reservation ends, until another touch sets one. A requeue
-///    clears it. Without the space for a note, the touch extends the reservation all the same.
+/// 14. A job keeps the [note](crate::job::ProgressNote) of a touch, also when its reservation ends, until another touch sets one. A requeue or
+///    a replacement clears it. Without the space for a note, the touch extends the reservation all the same.
 #[async_trait]
 pub trait Store: TopicStore + ScheduleStore + std::fmt::Debug + 'static {
     /// Describes the engine.

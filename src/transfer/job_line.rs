@@ -47,12 +47,14 @@ fn parse(mut line: JobJson) -> Result<JobRecord, String> {
         (Some(_), Some(_)) | (None, None) => return Err("it must have one body".to_owned()),
     };
     let receipt = line.receipt.take().as_deref().map(Receipt::parse).transpose();
-    let record = JobRecord {
+    let mut record = JobRecord {
         receipt: receipt.map_err(|_| "its receipt is malformed")?,
         fingerprint: parse_fingerprint(line.fingerprint.take().as_deref().unwrap_or_default())?,
         other: decode_other(line.attributes.take().as_deref())?,
         job: line.into_job(Body::parse(Bytes::from(text)).map_err(|error| format!("its body {error}"))?)?,
     };
+    // An earlier version exports it as an attribute that it does not know.
+    record.job.note = record.job.note.take().or_else(|| record.other.progress_note());
     check(&record).map(|()| record).map_err(str::to_owned)
 }
 
@@ -81,4 +83,37 @@ pub fn parse_fingerprint(text: &str) -> Result<Fingerprint, String> {
     let is_hex = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let bits = u128::from_str_radix(text, 16).ok().filter(|_| is_hex);
     bits.map(|bits| Fingerprint(bits.to_be_bytes())).ok_or_else(|| "its fingerprint is malformed".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{History, Job, JobSpec, JobState, NoteText, ProgressNote, Timestamp, Topic};
+
+    #[test]
+    fn the_note_in_an_export_of_an_earlier_version_is_read() {
+        let at = Timestamp::from_millis(1_790_000_000_000);
+        let job = Job {
+            id: JobId::parse("a").expect("valid"),
+            topic: Topic::parse("t").expect("valid"),
+            state: JobState::Delayed,
+            created_at: at,
+            due_at: at,
+            expires_at: None,
+            spec: JobSpec::default(),
+            attempts: 1,
+            reason: None,
+            note: None,
+            history: History::default(),
+            body: Body::parse(Bytes::from("null")).expect("valid"),
+        };
+        let note = ProgressNote { at, text: NoteText::new("3 of 7").expect("valid") };
+        let mut other = Attributes::default();
+        other.set_progress_note(Some(&note));
+        // An earlier version keeps the attribute, and does not know what it is.
+        let exported = JobRecord { job, fingerprint: Fingerprint([0; 16]), receipt: None, other };
+        let record = read(write(&exported).expect("is JSON")).expect("is sound");
+        assert_eq!(record.job.note, Some(note.clone()));
+        assert_eq!(record.attributes().progress_note(), Some(note));
+    }
 }

@@ -156,10 +156,11 @@ onEveryEngine("a job that is called says when it is called again", {}, async ({ 
 onEveryEngine("a job that is being called and one that its endpoint holds say what follows", {}, async ({ server, tab, page }) => {
   const endpoint = http.createServer();
   await once(endpoint.listen(0, "127.0.0.1"), "listening");
-  const callback = { url: `http://127.0.0.1:${endpoint.address().port}/` };
+  // Longer than a busy machine needs to show the call.
+  const callback = { url: `http://127.0.0.1:${endpoint.address().port}/`, timeout: "5m" };
   try {
     await server.call("PUT", "topics/of-topic", { callback });
-    for (const job of [{ topic: "of-topic", id: "one" }, { topic: "of-job", id: "two", callback: { ...callback, timeout: "1m" } }]) {
+    for (const job of [{ topic: "of-topic", id: "one" }, { topic: "of-job", id: "two", callback }]) {
       const call = once(endpoint, "request");
       await server.add({ ...job, max_attempts: 1 });
       await tab.go(`jobs/${job.id}`);

@@ -158,7 +158,7 @@ onEveryEngine("a topic is paused and resumed", {}, async ({ server, tab, page })
   await page.getByLabel("At a time").check();
   await page.getByLabel("At", { exact: true }).fill("2020-01-01T00:00");
   await tab.sees("This moment has passed.");
-  await page.getByLabel("From now").check();
+  await page.getByLabel("After a time").check();
   await end.fill("2h");
   await tab.button("Save").click();
   await tab.sees("The pause of mail ends by itself.");

@@ -11,7 +11,7 @@ export const PauseDetails = ({ pause: { since, by, until, reason } }) => html`<s
 
 /** How a call failed, by the word of the API. */
 const FAILURES = {
-  address_refused: t`address forbidden by a setting`, bad_answer: t`answer that is not HTTP`, connect: t`no connection`, connect_timeout: t`no connection in time`,
+  address_refused: t`address forbidden by a setting`, bad_answer: t`answer that Linger cannot read`, connect: t`no connection`, connect_timeout: t`no connection in time`,
   dns: t`name not found`, reset: t`connection lost before the answer`, timeout: t`no answer in time`, tls: t`no connection with TLS`,
 };
 
@@ -28,7 +28,7 @@ const WORDS = {
   no_worker: () => t`no worker has polled for a minute`,
   workers_busy: ({ reserved, since }) => {
     const jobs = counted(reserved, "job");
-    return since ? t`all workers are busy with ${jobs}, last heard of ${html`<${Distance} at=${since} />`}` : t`all workers are busy with ${jobs}`;
+    return since ? t`all workers are busy with ${jobs}, last heard from ${html`<${Distance} at=${since} />`}` : t`all workers are busy with ${jobs}`;
   },
   workers_silent: ({ reserved, since }) => t`workers have ${counted(reserved, "job")}, and have said nothing for ${
     since ? html`<${Elapsed} at=${since} />` : t`a day`}`,

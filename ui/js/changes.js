@@ -15,7 +15,7 @@ export function useMay(topic) {
   return (scope) => isCovered && (scopes.includes(scope) || scopes.includes("admin"));
 }
 
-/** Says which of the scopes the token has not: for the topic, or for all. */
+/** Says which of the scopes the token lacks, for the topic or for all. */
 export function Lacking({ topic, scopes }) {
   const may = useMay(topic);
   const missing = scopes.filter((scope) => !may(scope));

@@ -19,8 +19,8 @@ export function serverNow() {
   return Date.now() + (Number.isFinite(low) ? (low + high) / 2 : 0);
 }
 
-// One for the whole page, so that two texts about the same moment agree. New figures set it, too: what they tell would
-// otherwise seem to be to come.
+// One for the whole page, so that two texts about the same moment agree. New figures set it, too:
+// otherwise a moment in them could be shown as in the future.
 const tick = observable(serverNow());
 export const update = () => document.hidden || tick.set(serverNow());
 setInterval(update, 1000);

@@ -47,8 +47,9 @@ export function shiftOf(text) {
 const DUE_AT_ONCE = t`This moment has passed: what waits becomes ready at once.`;
 
 /** A moment of one of some kinds, the first at the beginning: `due` is what the API takes, null while that is wrong or not
- * complete. `none` is what no text means, `never` the same in words, and `past` what a moment in the past means. */
-export function useWhen({ legend, kinds, first = kinds[0], start = {}, none = null, never, past = DUE_AT_ONCE }) {
+ * complete. `names` are those of the kinds, `none` is what no text means, `never` the same in words, and `past` what a moment in the
+ * past means. */
+export function useWhen({ legend, kinds, names = KINDS, first = kinds[0], start = {}, none = null, never, past = DUE_AT_ONCE }) {
   const { zone } = useObservable(preferences);
   const [kind, setKind] = useState(first);
   const [values, setValues] = useState({ delay: "30m", shift: "-15m", ...start, at: start.at ? localText(start.at, zone) : "" });
@@ -58,7 +59,7 @@ export function useWhen({ legend, kinds, first = kinds[0], start = {}, none = nu
   const at = moments?.length === 1 ? moments[0] : moments?.find((moment) => moment === chosen);
   const value = kind === "at" ? at : values[kind].trim();
   const isWrong = kind !== "at" && value !== "" && (kind === "shift" ? shiftOf : secondsOf)(value) === null;
-  const fields = html`<${Choice} name="kind" legend=${legend} choices=${kinds.map((kind) => [kind, KINDS[kind]])} chosen=${kind} choose=${setKind} />
+  const fields = html`<${Choice} name="kind" legend=${legend} choices=${kinds.map((kind) => [kind, names[kind]])} chosen=${kind} choose=${setKind} />
     ${kind === "at"
       ? html`<${Field} key="at" label=${LABELS.at} type="datetime-local" step="1" value=${values.at} onInput=${(event) => set(event.target.value)} />
           <${Meaning} moments=${moments} at=${at} zone=${zone} choose=${setChosen} past=${past} />`

@@ -41,7 +41,10 @@ const [TIMEOUT, SETTLING] = [30, 10];
 /** By how much a reservation seems to be longer or shorter, because the server rounds its moments. */
 const ROUNDING_MS = 5;
 
-/** Who has a reserved job: a call that is not answered yet, the endpoint that has answered that it holds it, or a worker. */
+/**
+ * Who has a reserved job: a call that is not answered yet, the endpoint that has answered that it holds it, or a worker. It is told
+ * by the name and the time that a call has, and so wrongly while the callback of the topic is changed during a call.
+ */
 export function holderOf(job, view) {
   const callback = callbackOf(job, view);
   if (!callback || (job.reserved_by && job.reserved_by !== nameOf(callback.url))) return "worker";

@@ -12,7 +12,7 @@ import { Field, stateName } from "./parts.js";
 export function SayWhy({ topic, part, pause, close, done }) {
   const [reason, setReason] = useState(pause.reason ?? "");
   const { due, fields } = useWhen({
-    legend: t`Ends by itself`, kinds: ["delay", "at"], first: pause.until ? "at" : "delay", start: { delay: "", at: pause.until }, none: {},
+    legend: t`Ends by itself`, kinds: ["delay", "at"], names: { delay: t`After a time`, at: t`At a time` }, first: pause.until ? "at" : "delay", start: { delay: "", at: pause.until }, none: {},
     never: t`never`, past: t`This moment has passed.`,
   });
   const act = async () => {

@@ -34,7 +34,7 @@ impl RecentCalls {
         let now = now_us.div_euclid(SPAN_US);
         let latest = self.0.iter().filter(|span| (now - 6..=now).contains(&span.number));
         latest.fold(CallsOfMinute::default(), |sum, span| {
-            sum.and(CallsOfMinute::new(span.calls, span.succeeded))
+            sum.plus(CallsOfMinute::new(span.calls, span.succeeded))
         })
     }
 }

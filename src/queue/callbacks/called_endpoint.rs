@@ -39,7 +39,7 @@ impl CallsOfMinute {
 
     /// These and the other ones.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub fn plus(self, other: Self) -> Self {
         Self {
             calls: self.calls.saturating_add(other.calls),
             succeeded: self.succeeded.saturating_add(other.succeeded),
@@ -57,6 +57,6 @@ impl CalledEndpoint {
         if other.last_failure > self.last_failure {
             self.last_failure.clone_from(&other.last_failure);
         }
-        self.minute = self.minute.zip(other.minute).map(|(one, other)| one.and(other));
+        self.minute = self.minute.zip(other.minute).map(|(one, other)| one.plus(other));
     }
 }

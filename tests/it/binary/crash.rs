@@ -139,14 +139,14 @@ fn versions_and_remembered_ids_survive_kill_9() {
 fn a_kill_in_the_middle_of_a_bulk_operation_leaves_each_job_changed_or_not() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut server = Server::serve(&[], &[], directory.path());
-    for batch in 0..2 {
+    for batch in 0..4 {
         let job = |n: usize| format!(r#"{{"topic":"t","id":"job-{batch}-{n}","at":"2036-01-01T00:00:00Z"}}"#);
         let jobs: Vec<String> = (0..1_000).map(job).collect();
         let added = server.call("POST", "/batch/jobs", &format!(r#"{{"jobs":[{}]}}"#, jobs.join(",")));
         assert_eq!(added.status, 200);
     }
     let request = r#"{"id":"later","action":"reschedule","filter":{"topic":"t"},"at":"2036-02-01T00:00:00Z",
-        "dry_run":false,"limit":2000}"#;
+        "dry_run":false,"limit":4000}"#;
     assert_eq!(server.call("POST", "/bulk", request).status, 202);
     let time_limit = TimeLimit::new();
     let progress = loop {
@@ -180,7 +180,7 @@ fn a_kill_in_the_middle_of_a_bulk_operation_leaves_each_job_changed_or_not() {
     };
     let (before, after) =
         (count(r#""to":"2036-01-02T00:00:00Z""#), count(r#""from":"2036-01-31T00:00:00Z""#));
-    assert_eq!(before + after, 2_000, "no job is lost, and none is in between");
+    assert_eq!(before + after, 4_000, "no job is lost, and none is in between");
     assert!(
         after >= progress["changed"].as_u64().expect("a count"),
         "what was shown as changed stays so: {after}"
@@ -191,7 +191,7 @@ fn a_kill_in_the_middle_of_a_bulk_operation_leaves_each_job_changed_or_not() {
         time_limit.check(|| "the operation runs".to_owned());
         time_limit.pause_thread();
     }
-    assert_eq!(count(r#""from":"2036-01-31T00:00:00Z""#), 2_000, "a second run completes the first");
+    assert_eq!(count(r#""from":"2036-01-31T00:00:00Z""#), 4_000, "a second run completes the first");
     assert!(restarted.stop().success());
     let verified = run(&["verify"], directory.path());
     assert!(verified.status.success(), "{}", stdout(&verified));

@@ -119,11 +119,11 @@ async fn wait_for_calls(client: &mut Client, calls: u64) -> Value {
 }
 
 #[tokio::test]
-async fn an_endpoint_shows_the_calls_of_all_processes_that_live() {
+async fn an_endpoint_shows_the_calls_of_all_processes() {
     let receiver =
         Receiver::start(1, |call| Answer::WhenOpen(if call.job() == "a" { 204 } else { 500 })).await;
     let directory = SharedPrefix::new();
-    let ((_first, mut one), (mut second, _two)) = (directory.start(), directory.start());
+    let ((_first, mut one), (_second, _two)) = (directory.start(), directory.start());
     let settings = json!({"callback": {"url": receiver.url(0, "/hook")}, "retry": ["1h"]});
     assert_eq!(one.send(Method::PUT, "/topics/t", Some(&settings)).await.expect("answers").status, 200);
     // A process calls a new endpoint once at a time, so that the second call is one of the other process.
@@ -135,6 +135,4 @@ async fn an_endpoint_shows_the_calls_of_all_processes_that_live() {
     let both = wait_for_calls(&mut one, 2).await;
     assert_eq!(both["endpoints"].as_array().map(Vec::len), Some(1), "{both}");
     assert_eq!(both["endpoints"][0]["minute"]["succeeded"], 1, "{both}");
-    second.kill();
-    wait_for_calls(&mut one, 1).await;
 }

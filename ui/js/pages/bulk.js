@@ -57,7 +57,7 @@ function Operation({ id }) {
     ${limit > 0 && html`<progress aria-label=${t`Progress`} max=${limit} value=${state === "done" ? limit : changed + skipped} />`}
     <p role="status">${isLost ? t`last seen ${progressOf(operation)}` : progressOf(operation)}${state === "running" && !isLost && limit > 0 && html`<${Pace} operation=${operation} at=${poll.at} />`}</p>
     ${(isLost || !["running", "done"].includes(state)) && html`<p><a href=${`${href("jobs")}${queryText(operation.filter)}`}>${t`The jobs that match now`}</a></p>`}
-    ${shift && changed > 0 && !["running", "done"].includes(state) && html`<p>${t`Those that it has moved may match, too: the same change again would move them twice.`}</p>`}
+    ${shift && changed > 0 && (isLost || !["running", "done"].includes(state)) && html`<p>${t`Those that it has moved may match, too: the same change again would move them twice.`}</p>`}
     ${state === "abandoned" && html`<p>${t`The server of this operation no longer reports. Start it again for the jobs that are left.`}</p>`}
     ${state === "running" && !isLost && may("admin") && html`<div class="actions">
       <button onClick=${() => setStop(operation).then(poll.refresh)}>${t`Stop`}</button></div>`}

@@ -38,7 +38,7 @@ export function SignIn() {
     <input ref=${field} id="token" type="password" name="token" autocomplete="current-password" value=${token}
       aria-describedby=${describes} aria-invalid=${problem ? "true" : undefined}
       onInput=${(event) => setToken(event.target.value)} />
-    ${problem && html`<p id="problem" class="problem" role="alert"><strong>${problem.title ? `${problem.title}.` : t`Not accepted.`}</strong> ${problem.text}</p>`}
+    ${problem && html`<p id="problem" class="problem" role="alert"><strong>${problem.title ? t`${problem.title}.` : t`Not accepted.`}</strong> ${problem.text}</p>`}
     <div class="actions"><button class="primary" disabled=${state.busy}>${state.busy ? t`Checking …` : t`Sign in`}</button></div>
     <p class="small">${t`A token with the scope ${html`<code>read</code>`} looks; ${html`<code>add</code>`} and ${html`<code>admin</code>`} also change things. ${
       html`<code>linger token new</code>`} makes one.`}</p>

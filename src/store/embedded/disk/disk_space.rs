@@ -33,7 +33,7 @@ pub(crate) enum SpaceLevel {
 }
 
 /// How much disk space an operation needs. Deleting needs none, and neither do operations that write only a few
-/// bytes for a job (pop, touch).
+/// bytes for a job (pop, a touch without a note).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpaceNeed {
     /// It makes the store larger.

@@ -18,8 +18,8 @@ pub(super) const BACKUP_MARK_FILE: &str = "last-backup";
 /// The server may run as another user than the backup. The directory keeps all others out.
 const MODE: u32 = 0o644;
 
-/// Records that a backup of the store in `data_dir` is complete `now`, which began at this moment. A later moment that another
-/// backup has recorded stays.
+/// Records a backup of the store in `data_dir` that began at this moment; it is complete, and it is `now`. A later moment that
+/// another backup has recorded stays.
 ///
 /// # Errors
 /// Why it is not recorded; an earlier moment stays then.
@@ -46,11 +46,17 @@ pub fn record_backup(data_dir: &Path, began_at: Timestamp, now: Timestamp) -> io
     written
 }
 
-/// Locks the file, which is made if there is none, against other backups. These replace it: a lock on a file that no longer has the
-/// name is no lock.
+/// Locks the file, which is made if there is none, against other backups. Each of them puts a new file in its place, so the lock
+/// counts only while the locked file still has the name.
 fn lock(path: &Path) -> io::Result<File> {
     loop {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(path)?;
+        // A backup by another user may have made it: only to replace it takes the right to write, to the directory.
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(path)?
+            }
+            opened => opened?,
+        };
         file.lock()?;
         let locked = file.metadata()?;
         if fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (locked.dev(), locked.ino())) {
