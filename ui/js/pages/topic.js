@@ -142,13 +142,13 @@ function Lists({ topic, counts }) {
   </div>`;
 }
 
-/** Whether a pause of delivery keeps a job waiting that is due. */
-const hurts = ({ cause, counts }) => cause.kind !== "delivery_paused" || counts.ready > 0;
+/** Whether jobs wait: a pause of delivery may have met none yet. */
+const jobsWait = ({ cause, counts }) => cause.kind !== "delivery_paused" || counts.ready > 0;
 
 /** What comes before the cause, where that is not that jobs wait. */
 const LEADS = {
   intake_paused: () => t`No job is accepted:`,
-  delivery_paused: (view) => (hurts(view) ? null : t`No job waits yet:`),
+  delivery_paused: (view) => (jobsWait(view) ? null : t`No job waits yet:`),
 };
 
 export function Topic({ topic }) {
@@ -168,7 +168,7 @@ export function Topic({ topic }) {
   return html`${heading}
     ${view
       ? html`<${AsOf} poll=${poll} />
-          ${view.cause && html`<p class=${isFault(view.cause) && hurts(view) ? "problem" : "small"}><strong>${LEADS[view.cause.kind]?.(view) ?? t`Jobs wait:`}</strong> <${Cause} cause=${view.cause} /></p>`}
+          ${view.cause && html`<p class=${isFault(view.cause) && jobsWait(view) ? "problem" : "small"}><strong>${LEADS[view.cause.kind]?.(view) ?? t`Jobs wait:`}</strong> <${Cause} cause=${view.cause} /></p>`}
           <${Counts} view=${view} stale=${poll.stale} />
           <${Timeline} topic=${topic} oldest=${view.oldest_overdue_at} />`
       : html`<section class="card"><h2>${t`There is no such topic`}</h2>

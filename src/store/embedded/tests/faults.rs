@@ -1,9 +1,6 @@
 //! Broken records, full file systems, and files that must not grow.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use super::fixture::*;
 use crate::{
@@ -191,13 +188,7 @@ async fn a_broken_dead_letter_is_neither_read_nor_requeued() {
 
 #[tokio::test]
 async fn adds_stop_before_the_disk_is_full_and_everything_else_goes_on() {
-    let mut fixture = Fixture::new();
-    let free = Arc::new(AtomicU64::new(1_000));
-    fixture.options.min_free_bytes = 500;
-    fixture.options.free_space = Arc::new({
-        let free = free.clone();
-        move |_| Ok(free.load(Ordering::Relaxed))
-    });
+    let (fixture, free) = Fixture::on_a_small_disk();
     let store = fixture.open().await;
     add(&store, ["a", "b", "c"].map(job)).await;
     let held = reserve(&store, 2).await;
@@ -216,13 +207,7 @@ async fn adds_stop_before_the_disk_is_full_and_everything_else_goes_on() {
 /// A heartbeat matters more than its note.
 #[tokio::test]
 async fn on_a_full_disk_a_touch_extends_and_leaves_the_note_as_it_is() {
-    let mut fixture = Fixture::new();
-    let free = Arc::new(AtomicU64::new(1_000));
-    fixture.options.min_free_bytes = 500;
-    fixture.options.free_space = Arc::new({
-        let free = free.clone();
-        move |_| Ok(free.load(Ordering::Relaxed))
-    });
+    let (fixture, free) = Fixture::on_a_small_disk();
     let store = fixture.open().await;
     add(&store, ["a", "b"].map(job)).await;
     let held = reserve(&store, 2).await;

@@ -2,7 +2,11 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
@@ -56,6 +60,17 @@ impl Fixture {
         options.promotes_by_itself = false;
         let clock = ManualClock::new(Timestamp::from_millis(START_MS));
         Self { dir, clock, metrics: Metrics::new(), options }
+    }
+
+    /// A fixture whose store wants 500 bytes free on its disk; and how many are free, at first 1,000.
+    pub fn on_a_small_disk() -> (Self, Arc<AtomicU64>) {
+        let (mut fixture, free) = (Self::new(), Arc::new(AtomicU64::new(1_000)));
+        fixture.options.min_free_bytes = 500;
+        fixture.options.free_space = Arc::new({
+            let free = free.clone();
+            move |_| Ok(free.load(Ordering::Relaxed))
+        });
+        (fixture, free)
     }
 
     pub async fn open(&self) -> Arc<EmbeddedStore> {

@@ -1,9 +1,6 @@
 //! Lists across the ends of many steps, among broken records and in a full millisecond, and changes on a full disk.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use super::fixture::*;
 use crate::{
@@ -338,13 +335,7 @@ async fn jobs_of_a_full_millisecond_are_found_by_their_moment() {
 
 #[tokio::test]
 async fn on_a_full_disk_a_change_frees_space_or_is_refused_whole() {
-    let mut fixture = Fixture::new();
-    let free = Arc::new(AtomicU64::new(1_000));
-    fixture.options.min_free_bytes = 500;
-    fixture.options.free_space = Arc::new({
-        let free = free.clone();
-        move |_| Ok(free.load(Ordering::Relaxed))
-    });
+    let (fixture, free) = Fixture::on_a_small_disk();
     let store = filled(&fixture).await;
     let jobs = [get(&store, "dead-1").await, get(&store, "ready-1").await, get(&store, "delayed-1").await];
     let [Some(dead), Some(ready), Some(waiting)] = &jobs else { panic!("all are there: {jobs:?}") };
