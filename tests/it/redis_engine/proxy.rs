@@ -20,6 +20,7 @@ use super::{
     frames::{move_cursor, script, shift_clock, take_frame},
     peer::{Discard, Peer},
 };
+use crate::harness::wait::LONGEST;
 
 /// A fault of a request or its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,8 +89,8 @@ pub struct State {
     injected: usize,
     /// How many requests could have met it.
     seen: usize,
-    /// Whether all scripts are recorded as background scripts.
-    learning: bool,
+    /// The scripts that were called while the proxy learns which ones belong to the background.
+    learning: Option<HashSet<Vec<u8>>>,
     /// Scripts that the engine runs without being called.
     background: HashSet<Vec<u8>>,
     /// How many of these were called.
@@ -242,17 +243,17 @@ impl Proxy {
         self.shared.lock().armed.as_ref().is_none_or(|armed| armed.times == 0)
     }
 
-    /// Records which scripts the engine runs in the background, so that they meet no fault: the three of its sweep. No
-    /// other call may be in flight meanwhile.
+    /// Records which scripts the engine runs in the background, so that they meet no fault: the three of its sweep, which
+    /// it runs again and again. A call of its start may still be in flight, but no other one.
     pub async fn learn_background(&self) {
-        self.shared.lock().learning = true;
+        self.shared.lock().learning = Some(HashSet::new());
         let learning = async {
             while self.shared.lock().background.len() < 3 {
                 self.shared.learned.notified().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), learning).await.expect("the engine sweeps");
-        self.shared.lock().learning = false;
+        tokio::time::timeout(LONGEST, learning).await.expect("the engine sweeps");
+        self.shared.lock().learning = None;
     }
 
     fn set(&self, armed: Option<Armed>) {
@@ -285,8 +286,9 @@ impl Shared {
     pub fn fault_for(&self, request: &[u8]) -> Option<Fault> {
         let mut state = self.lock();
         let script = script(request);
-        if state.learning
+        if let Some(called) = &mut state.learning
             && let Some(script) = script
+            && !called.insert(script.to_vec())
         {
             state.background.insert(script.to_vec());
             self.learned.notify_one();
