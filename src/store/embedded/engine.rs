@@ -19,6 +19,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     disk::{data_dir::DB_FILE, disk_space::store_space},
+    id_index::IdIndex,
     notice_board::NoticeBoard,
     ops::{self, write_txn::WriteTxn},
     options::Options,
@@ -60,6 +61,7 @@ pub struct EmbeddedStore {
     pub(crate) host_seed: [u8; 16],
     pub(crate) rate_limits: RateLimits,
     pub(crate) notices: NoticeBoard,
+    pub(crate) ids: IdIndex,
     pub(crate) clock: Arc<dyn Clock>,
 }
 

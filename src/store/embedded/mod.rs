@@ -17,6 +17,7 @@
 //! ops/         the operations, each within a write transaction over rows and memory
 //! memory/      the job index, the topics, the delayed jobs by due time, the journal
 //! disk/        the locked directory, the commit mark, the ballast, free space
+//! id_index/    the ids in order, while callers search by the beginning of an id
 //! rows/        the schema, the codec of records, the statements over each table
 //!
 //! engine ─► writer ─► ops ─┬─► memory
@@ -33,7 +34,8 @@
 //! the state of a job, and memory belongs to the writer's thread. So a read sees every acknowledged change, and
 //! writes need no lock. Some calls do without the queue: `may_have_ready`, `ready_outlets` and `topic_config` read
 //! what the writer has published (`writer/published.rs`); notices (`notice_board.rs`) and the rates of calls
-//! (`rate_limits.rs`) are only in memory; an export and a backup read by connections of their own.
+//! (`rate_limits.rs`) are only in memory; an export, a backup and the index of ids (`id_index/`) read by connections of their
+//! own.
 //!
 //! After the commit, and before the replies, the writer calls the store's listener: `ready` for each outlet that
 //! got ready jobs, and `due_in` if the queue's timer has to wake earlier. Before that it publishes which outlets
@@ -53,6 +55,7 @@ mod disk;
 mod engine;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
+mod id_index;
 mod memory;
 mod notice_board;
 mod ops;

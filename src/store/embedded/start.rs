@@ -14,6 +14,7 @@ use super::{
         disk_space::{DiskSpace, is_out_of_space},
     },
     engine::EmbeddedStore,
+    id_index::IdIndex,
     notice_board::NoticeBoard,
     options::{Durability, OpenError, Options},
     rate_limits::RateLimits,
@@ -111,6 +112,7 @@ impl Start {
             host_seed: store.db.store_head().store.0,
             rate_limits: RateLimits::new(self.clock.clone()),
             notices: NoticeBoard::new(self.clock.clone()),
+            ids: IdIndex::default(),
             clock: self.clock.clone(),
         };
         let writer = Writer {

@@ -5,6 +5,7 @@ mod damaged_rows;
 mod faults;
 pub(super) mod fixture;
 mod groups;
+mod id_index;
 mod later_versions;
 mod lists;
 mod load;

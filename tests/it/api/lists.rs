@@ -7,7 +7,7 @@ use crate::harness::{
     api::{Api, error_locations, text},
     jobs::seconds,
     stores::Engine,
-    wait::StepLimit,
+    wait::{StepLimit, TimeLimit},
 };
 
 on_every_engine!(
@@ -78,6 +78,39 @@ async fn filters_of_a_list_are_applied_together(engine: Engine) {
         found.sort();
         assert_eq!(found, expected, "{query}");
     }
+}
+
+/// The first search examines as many jobs as one call may, and has the embedded engine read all ids.
+#[tokio::test]
+async fn after_a_long_search_ids_are_found_at_once() {
+    let api = Api::new(Engine::Embedded).await;
+    let add = async |ids: &mut dyn Iterator<Item = usize>| {
+        let jobs: Vec<_> =
+            ids.map(|n| json!({"topic": "t", "id": format!("order-{n:05}"), "delay": "1h"})).collect();
+        api.send("POST", "/batch/jobs", &json!({ "jobs": jobs }).to_string()).await.expect(200);
+    };
+    for first in (0..21_000).step_by(1_000) {
+        add(&mut (first..first + 1_000)).await;
+    }
+    let page = list(&api, "id_prefix=order-2099").await;
+    assert_eq!((ids(&page).len(), &page["examined"]), (0, &json!(20_000)));
+    let limit = TimeLimit::new();
+    let page = loop {
+        let page = list(&api, "id_prefix=order-2099").await;
+        if page["examined"] == 10 {
+            break page;
+        }
+        limit.check(|| page.to_string());
+        limit.pause().await;
+    };
+    let expected: Vec<_> = (20_990..21_000).map(|n| format!("order-{n}")).collect();
+    assert_eq!((ids(&page), page.get("next_cursor")), (expected, None));
+    add(&mut (209_900..209_902)).await;
+    let page = list(&api, "id_prefix=order-2099&limit=11").await;
+    assert_eq!((ids(&page).len(), &page["examined"]), (11, &json!(12)), "later ones are known");
+    let rest =
+        list(&api, &format!("id_prefix=order-2099&limit=11&cursor={}", text(&page["next_cursor"]))).await;
+    assert_eq!(ids(&rest), ["order-209901"]);
 }
 
 async fn reserved_jobs_are_listed_by_worker(engine: Engine) {

@@ -66,6 +66,7 @@ const PARTS: &[Part] = &[
             ("rate_limits", &[]),
             ("notice_board", &[]),
             ("rows", &["options"]),
+            ("id_index", &["rows", "options"]),
             ("disk", &["rows", "options"]),
             ("memory", &["rows", "options"]),
             ("ops", &["memory", "rows", "disk", "options"]),

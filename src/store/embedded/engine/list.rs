@@ -7,7 +7,11 @@ use crate::{
     job::State,
     store::{
         JobFilter, JobPage, ListPosition, Order, Result,
-        embedded::ops::{self, FirstKeys, Wanted},
+        embedded::{
+            disk::data_dir::DB_FILE,
+            id_index::Started,
+            ops::{self, FirstKeys, Wanted, write_txn::WriteTxn},
+        },
     },
 };
 
@@ -21,6 +25,9 @@ impl EmbeddedStore {
         limit: usize,
     ) -> Result<JobPage> {
         let filter = Arc::new(filter.clone());
+        if let Some(page) = self.list_by_ids(&filter, order, after, limit).await? {
+            return Ok(page);
+        }
         let mut page = JobPage { jobs: Vec::new(), next: after.cloned(), examined: 0 };
         loop {
             let (filter, after, left) = (filter.clone(), page.next.take(), limit - page.jobs.len());
@@ -40,9 +47,46 @@ impl EmbeddedStore {
                 }
             };
             if page.extend(part, limit) {
-                return Ok(page);
+                break;
             }
         }
+        if filter.id_prefix.is_some() && page.next.is_some() && page.jobs.len() < limit {
+            self.start_index().await?;
+        }
+        Ok(page)
+    }
+
+    /// A list by the beginning of an id, if the index of ids can tell which jobs these are.
+    async fn list_by_ids(
+        &self,
+        filter: &Arc<JobFilter>,
+        order: Order,
+        after: Option<&ListPosition>,
+        limit: usize,
+    ) -> Result<Option<JobPage>> {
+        let Some(prefix) = &filter.id_prefix else { return Ok(None) };
+        let Some(ids) = self.ids.find(prefix, JobPage::MAX_EXAMINED).await else { return Ok(None) };
+        let mut found = Vec::new();
+        for ids in ids.chunks(ops::MAX_STEP) {
+            let (filter, ids) = (filter.clone(), ids.to_vec());
+            found.extend(self.run(move |txn| ops::list_named(txn, &filter, &ids)).await?);
+        }
+        let page = ops::page_of_named(found, filter, order, after, limit);
+        Ok(Some(JobPage { examined: ids.len(), ..page }))
+    }
+
+    /// Starts the index of ids, because a search needs more than one call.
+    pub(in crate::store::embedded) async fn start_index(&self) -> Result<()> {
+        let path = self.options.data_dir.join(DB_FILE);
+        let Some(Started { added, is_followed }) = self.ids.start(path) else { return Ok(()) };
+        let follow = move |txn: &mut WriteTxn<'_>| {
+            txn.db.follow_ids(added.clone());
+            Ok(())
+        };
+        self.run(follow).await?;
+        // The thread reads all ids now: those of jobs that were added before are in the file, the rest it is told.
+        let _ = is_followed.send(());
+        Ok(())
     }
 
     /// A part of a list of delayed or ready jobs: as many as are wanted are examined until `limit` of them match.

@@ -11,6 +11,9 @@ impl EmbeddedStore {
     }
 
     pub(super) async fn stop(&self) -> Result<()> {
+        let ids = self.ids.stop();
+        // The writer empties the log at its end, while no other connection may be reading the database.
+        let _ = tokio::task::spawn_blocking(move || ids.map(JoinHandle::join)).await;
         self.published.request_clean_stop();
         self.queue.close();
         let writer = self.lock_writer().take();
@@ -28,6 +31,7 @@ impl Drop for EmbeddedStore {
     /// short. The next start recovers the rest.
     fn drop(&mut self) {
         self.queue.close();
+        let _ = self.ids.stop();
         let writer = self.lock_writer().take();
         // A listener may have the last reference, so that the writer's own thread drops the engine.
         if let Some(writer) = writer.filter(|writer| writer.thread().id() != std::thread::current().id()) {

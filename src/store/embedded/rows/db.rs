@@ -1,7 +1,7 @@
 //! The writer's connection and its transaction, with the counters that each commit stores. The statements over
 //! each table are in the files beside this one.
 
-use std::time::Duration;
+use std::{sync::mpsc::SyncSender, time::Duration};
 
 use rusqlite::{Connection, ErrorCode};
 
@@ -9,7 +9,10 @@ use super::{
     key::RowKey,
     meta::{self, DamagedMark, RunState, StoreHead},
 };
-use crate::{job::Timestamp, store::MoveMark};
+use crate::{
+    job::{JobId, Timestamp},
+    store::MoveMark,
+};
 
 pub(crate) type SqlResult<T> = rusqlite::Result<T>;
 
@@ -61,6 +64,8 @@ pub(crate) struct Db {
     pub(super) bytes_written: usize,
     /// Whether another program had the write lock at the last check.
     is_locked_out: bool,
+    /// Who wants to know the ids of inserted records.
+    follower: Option<SyncSender<JobId>>,
     /// The last key given out in each table, for runs of jobs that are due in the same millisecond.
     pub(super) last_keys: [Option<(Timestamp, RowKey)>; 2],
 }
@@ -77,6 +82,7 @@ impl Db {
             remembered_before: 0,
             bytes_written: 0,
             is_locked_out: false,
+            follower: None,
             last_keys: [None; 2],
         }
     }
@@ -110,6 +116,18 @@ impl Db {
         self.remembered = self.count_remembered()?;
         self.remembered_before = self.remembered;
         Ok(())
+    }
+
+    /// Sends the id of each record that is inserted from now on, also if its transaction is rolled back, as long as the
+    /// channel has room. It ends at the first id that finds none.
+    pub fn follow_ids(&mut self, follower: SyncSender<JobId>) {
+        self.follower = Some(follower);
+    }
+
+    pub(super) fn tell_follower(&mut self, id: &JobId) {
+        if self.follower.as_ref().is_some_and(|follower| follower.try_send(id.clone()).is_err()) {
+            self.follower = None;
+        }
     }
 
     /// For statements that concern the file as a whole.

@@ -1,6 +1,6 @@
 //! The statements over the tables of records: `rec`, `dead` and `broken`.
 
-use rusqlite::{Row, params};
+use rusqlite::{Connection, Row, params};
 
 use super::{
     checksum::column_bytes,
@@ -70,6 +70,7 @@ impl Db {
                 self.conn().prepare_cached(sql)?.execute(row)?;
             }
         }
+        self.tell_follower(&head.id);
         self.bytes_written += bytes.len() + body.len();
         self.jobs = self.jobs.map(|jobs| jobs + 1);
         Ok(())
@@ -261,6 +262,20 @@ impl Db {
         })?;
         rows.collect()
     }
+}
+
+/// Calls `visit` with the id of every job, in no order, until it returns `false`.
+pub(crate) fn for_each_id(conn: &Connection, mut visit: impl FnMut(&str) -> bool) -> SqlResult<()> {
+    // One statement sees one moment.
+    let mut select = conn.prepare("SELECT id FROM rec UNION ALL SELECT id FROM dead")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let id = column_bytes(row.get_ref(0)?).and_then(|id| std::str::from_utf8(id).ok());
+        if id.is_some_and(|id| !visit(id)) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Decodes a row whose columns from `from` on are id, topic, head and body.
