@@ -91,7 +91,7 @@ pub fn read_first_line(from: impl Read + Send + 'static) -> (String, JoinHandle<
         from.read_to_string(&mut rest).expect("is text");
         rest
     });
-    (first.recv_timeout(LONGEST).expect("the program prints a line or ends in time"), rest)
+    (first.recv_timeout(*LONGEST).expect("the program prints a line or ends in time"), rest)
 }
 
 /// Runs a command line that must be refused. Panics if it starts to serve instead.

@@ -131,7 +131,8 @@ impl Proxy {
     /// Waits until a request is held.
     pub fn wait_until_held(&self) {
         let is_waiting = |state: &mut State| !state.is_holding;
-        let waited = self.shared.held_or_released.wait_timeout_while(self.shared.lock(), LONGEST, is_waiting);
+        let waited =
+            self.shared.held_or_released.wait_timeout_while(self.shared.lock(), *LONGEST, is_waiting);
         assert!(!waited.expect("not poisoned").1.timed_out(), "no request was held");
     }
 

@@ -3,15 +3,23 @@
 
 use std::{
     panic::Location,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::JoinHandle,
     time::Duration,
 };
 
 use linger::clock::{Clock, SystemClock};
 
-/// Longer than any condition needs to become true, also on a very busy machine.
-pub const LONGEST: Duration = Duration::from_secs(300);
+/// Longer than any condition needs to become true, also on a very busy machine. `scripts/mutants`, under which many waits are
+/// in vain, sets fewer seconds.
+pub static LONGEST: LazyLock<Duration> = LazyLock::new(|| {
+    let seconds =
+        std::env::var("LINGER_LONGEST_WAIT").map(|seconds| seconds.parse().expect("a number of seconds"));
+    Duration::from_secs(seconds.unwrap_or(300))
+});
 
 /// Between two looks at what another process brings about: this part of the time that has been waited. Looking costs
 /// both processes time, and a look that comes later by this part prolongs no test much.
@@ -41,7 +49,13 @@ impl TimeLimit {
     /// Panics with the last observation once the limit is reached.
     pub fn check(&self, observed: impl FnOnce() -> String) {
         let over = self.clock.now_micros() > self.end_us;
-        assert!(!over, "{}: waited in vain for {LONGEST:?}; last observation: {}", self.caller, observed());
+        assert!(
+            !over,
+            "{}: waited in vain for {:?}; last observation: {}",
+            self.caller,
+            *LONGEST,
+            observed()
+        );
     }
 
     /// Leaves the processor to others before the next check.
@@ -131,7 +145,7 @@ pub async fn bounded<T>(what: &str, future: impl Future<Output = T>) -> T {
     let clock = SystemClock::new();
     tokio::select! {
         outcome = future => outcome,
-        () = clock.sleep(LONGEST) => panic!("{what}: waited in vain for {LONGEST:?}"),
+        () = clock.sleep(*LONGEST) => panic!("{what}: waited in vain for {:?}", *LONGEST),
     }
 }
 

@@ -252,7 +252,7 @@ impl Proxy {
                 self.shared.learned.notified().await;
             }
         };
-        tokio::time::timeout(LONGEST, learning).await.expect("the engine sweeps");
+        tokio::time::timeout(*LONGEST, learning).await.expect("the engine sweeps");
         self.shared.lock().learning = None;
     }
 
