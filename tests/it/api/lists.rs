@@ -107,7 +107,7 @@ async fn after_a_long_search_ids_are_found_at_once() {
     assert_eq!((ids(&page), page.get("next_cursor")), (expected, None));
     add(&mut (209_900..209_902)).await;
     let page = list(&api, "id_prefix=order-2099&limit=11").await;
-    assert_eq!((ids(&page).len(), &page["examined"]), (11, &json!(12)), "later ones are known");
+    assert_eq!((ids(&page).len(), &page["examined"]), (11, &json!(11)), "later ones are known");
     let rest =
         list(&api, &format!("id_prefix=order-2099&limit=11&cursor={}", text(&page["next_cursor"]))).await;
     assert_eq!(ids(&rest), ["order-209901"]);

@@ -7,7 +7,7 @@ use crate::job::JobId;
 /// What an id that came later takes besides its text.
 const BYTES_OF_LATER: usize = 64;
 
-/// Ids in any order.
+/// Ids in any order, some perhaps twice.
 #[derive(Debug, Default)]
 pub(super) struct UnsortedIds {
     /// Each with its length in front.
@@ -16,7 +16,7 @@ pub(super) struct UnsortedIds {
 }
 
 impl UnsortedIds {
-    /// Adds an id, unless it is none: no job has it then.
+    /// Adds an id. A text that is too long to be one is skipped.
     pub fn push(&mut self, id: &str) {
         let (Ok(start), Ok(length)) = (u32::try_from(self.text.len()), u8::try_from(id.len())) else {
             return;
@@ -31,13 +31,15 @@ impl UnsortedIds {
     }
 
     pub fn sort(mut self) -> SortedIds {
-        self.starts.sort_unstable_by(|one, other| text_at(&self.text, *one).cmp(text_at(&self.text, *other)));
+        let id = |start: &u32| text_at(&self.text, *start);
+        self.starts.sort_unstable_by(|one, other| id(one).cmp(id(other)));
+        self.starts.dedup_by(|one, other| id(one) == id(other));
         self.text.shrink_to_fit();
         SortedIds { text: self.text, starts: self.starts, later: BTreeSet::new(), later_bytes: 0 }
     }
 }
 
-/// Ids in order.
+/// Ids in order, each once.
 #[derive(Debug)]
 pub(super) struct SortedIds {
     text: Vec<u8>,
@@ -48,13 +50,17 @@ pub(super) struct SortedIds {
 
 impl SortedIds {
     pub fn add(&mut self, id: &JobId) {
-        if self.later.insert(id.as_str().into()) {
-            self.later_bytes += id.as_str().len() + BYTES_OF_LATER;
+        let id = id.as_str();
+        let is_known =
+            self.starts.binary_search_by(|start| text_at(&self.text, *start).cmp(id.as_bytes())).is_ok();
+        if !is_known && self.later.insert(id.into()) {
+            self.later_bytes += id.len() + BYTES_OF_LATER;
         }
     }
 
-    pub fn bytes(&self) -> usize {
-        self.text.len() + size_of_val(&self.starts[..]) + self.later_bytes
+    /// The memory of those that came later.
+    pub fn later_bytes(&self) -> usize {
+        self.later_bytes
     }
 
     /// The ids that begin with `prefix`, in order; `None` if there are more than `most`.
@@ -88,7 +94,7 @@ mod tests {
     fn ids_are_found_by_their_beginning_in_order_and_once() {
         let mut unsorted = UnsortedIds::default();
         let longest = "z".repeat(255);
-        for id in ["b-2", "a", "b-1", "ba", &longest, "b", "B-3"] {
+        for id in ["b-2", "a", "b-1", "ba", "b-1", &longest, "b", "B-3", "d-1", "d-1", "d-2"] {
             unsorted.push(id);
         }
         unsorted.push(&"x".repeat(256));
@@ -98,8 +104,9 @@ mod tests {
         }
         assert_eq!(found(&ids, "b-", 3).expect("three"), ["b-1", "b-2", "b-3"]);
         assert_eq!(found(&ids, "b", 9).expect("five"), ["b", "b-1", "b-2", "b-3", "ba"]);
-        assert_eq!(found(&ids, "b-1", 1).expect("it is in both"), ["b-1"]);
+        assert_eq!(found(&ids, "b-1", 1).expect("it came three times"), ["b-1"]);
         assert_eq!(found(&ids, "b-", 2), None, "there are three");
+        assert_eq!(found(&ids, "d-", 1), None, "there is another one behind the two that are equal");
         assert_eq!(found(&ids, "zz", 1).expect("one"), [longest]);
         assert_eq!(found(&ids, "x", 0).expect("none"), [""; 0]);
     }
@@ -113,8 +120,9 @@ mod tests {
         assert_eq!(unsorted.bytes(), bytes);
         let mut ids = unsorted.sort();
         let later = JobId::parse("abcde").expect("valid");
-        ids.add(&later);
-        ids.add(&later);
-        assert_eq!(ids.bytes(), bytes + 5 + BYTES_OF_LATER);
+        for id in [&later, &later, &JobId::parse("abd").expect("valid")] {
+            ids.add(id);
+        }
+        assert_eq!(ids.later_bytes(), 5 + BYTES_OF_LATER, "the second and the known one cost nothing");
     }
 }

@@ -10,9 +10,9 @@ use std::{
 
 use bytes::Bytes;
 
-use super::write_txn::{FoundJob, WriteTxn};
+use super::write_txn::WriteTxn;
 use crate::{
-    job::{Body, JobId, State, Timestamp, Topic},
+    job::{Body, State, Timestamp, Topic},
     store::{
         JobFilter, JobPage, ListPosition, ListedJob, Order,
         embedded::{
@@ -37,7 +37,7 @@ const CROWDED: Duration = Duration::from_secs(1);
 
 /// Where a job stands in a list: its moment in milliseconds, and what orders the jobs of one moment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Position {
+pub(super) struct Position {
     moment_ms: i64,
     /// The bits of a key, or the id of a dead letter.
     tie: String,
@@ -60,8 +60,13 @@ impl FromStr for Position {
 }
 
 impl Position {
-    fn of_key(moment: Timestamp, key: RowKey) -> Self {
+    pub(super) fn of_key(moment: Timestamp, key: RowKey) -> Self {
         Self { moment_ms: moment.as_millis(), tie: key.to_bits().to_string() }
+    }
+
+    /// The moment and the key, where these order the jobs; `None` for a position in another kind of list.
+    pub(super) fn place(&self) -> Option<(Timestamp, RowKey)> {
+        Some((Timestamp::from_millis(self.moment_ms), self.key()?))
     }
 
     /// The key, where keys order the jobs; `None` for a position in another kind of list.
@@ -114,7 +119,7 @@ pub(crate) fn list_waiting(
 }
 
 /// Reads candidates until `limit` of them match. The position of the page is that of the last one.
-fn examine(
+pub(super) fn examine(
     txn: &mut WriteTxn<'_>,
     filter: &JobFilter,
     candidates: &[Candidate],
@@ -143,75 +148,13 @@ fn examine(
     Ok(page)
 }
 
-/// The jobs in the filter's state that have these ids and match, each with its position in the list.
-pub(crate) fn list_named(
-    txn: &mut WriteTxn<'_>,
-    filter: &JobFilter,
-    ids: &[JobId],
-) -> SqlResult<Vec<(Position, ListedJob)>> {
-    let mut found = Vec::new();
-    for id in ids {
-        let Some(FoundJob { job_ref, content: (head, body_bytes), .. }) = txn.find_listed(id)? else {
-            continue;
-        };
-        let state = txn.memory.job_state(job_ref);
-        let lease = txn.memory.lease(job_ref.key);
-        let position = match (state, lease) {
-            (State::Reserved, Some(lease)) => Position::of_key(lease.deadline, job_ref.key),
-            (State::Dead, _) if filter.topic.is_some() => {
-                Position { moment_ms: head.dead_at.map_or(0, Timestamp::as_millis), tie: id.to_string() }
-            }
-            _ => Position::of_key(job_ref.key.slot(), job_ref.key),
-        };
-        let record = Record { head, body: Body::from_stored(Bytes::new()) };
-        let job = record.to_job(state, lease.filter(|_| !job_ref.dead), txn.wall_ahead_ms);
-        if filter.matches(&job) {
-            found.push((position, ListedJob { job, body_bytes }));
-        }
-    }
-    Ok(found)
-}
-
-/// The page behind `after` of the jobs that [`list_named`] found. The caller knows how many were examined.
-pub(crate) fn page_of_named(
-    found: Vec<(Position, ListedJob)>,
-    filter: &JobFilter,
-    order: Order,
-    after: Option<&ListPosition>,
-    limit: usize,
-) -> JobPage {
-    let place = |position: &Position| match filter.state {
-        State::Dead if filter.topic.is_some() => {
-            Some((position.moment_ms, RowKey::START, position.tie.clone()))
-        }
-        _ => Some((position.moment_ms, position.key()?, String::new())),
-    };
-    let after = after.and_then(parse_position).and_then(|after| place(&after));
-    let mut found: Vec<_> = found
-        .into_iter()
-        .map(|(position, job)| (place(&position), position, job))
-        .filter(|(place, ..)| match order {
-            Order::Ascending => after.is_none() || *place > after,
-            Order::Descending => after.is_none() || *place < after,
-        })
-        .collect();
-    found.sort_by(|(one, ..), (other, ..)| match order {
-        Order::Ascending => one.cmp(other),
-        Order::Descending => other.cmp(one),
-    });
-    let is_last = found.len() <= limit;
-    found.truncate(limit);
-    let last = found.last().filter(|_| !is_last).map(|(_, position, _)| ListPosition(position.to_string()));
-    JobPage { jobs: found.into_iter().map(|(.., job)| job).collect(), next: last, examined: 0 }
-}
-
 /// The position of this engine's lists in a caller's.
 pub(super) fn parse_position(after: &ListPosition) -> Option<Position> {
     after.0.parse().ok()
 }
 
 /// A position, with the key of its job unless the job belongs to another topic or has moved.
-type Candidate = (Position, Option<RowKey>);
+pub(super) type Candidate = (Position, Option<RowKey>);
 
 /// The outlets of a topic, the plain one first.
 fn outlets(memory: &Memory, topic: &Topic) -> Vec<OutletNumber> {
@@ -255,7 +198,7 @@ fn reserved(
     });
     let from = (filter.from.map_or(Timestamp::from_millis(0), stored), RowKey::START);
     let to = filter.to.map_or((Timestamp::MAX, RowKey::END), |to| (stored(to), RowKey::START));
-    let after = after.and_then(|after| Some((Timestamp::from_millis(after.moment_ms), after.key()?)));
+    let after = after.and_then(Position::place);
     let Some(range) = bounds(from, to, order, after) else { return Vec::new() };
     let deadlines = memory.deadlines().range(range);
     let candidate = |(deadline, key): &(Timestamp, RowKey)| {

@@ -108,11 +108,6 @@ impl WriteTxn<'_> {
         self.find_by(scope, id, Db::read_head, |head| &head.id)
     }
 
-    /// The job called `id`, without its body, and the length of its body.
-    pub fn find_listed(&mut self, id: &JobId) -> SqlResult<Option<FoundJob<(RecordHead, u64)>>> {
-        self.find_by(&TopicFilter::ALL, id, Db::read_listed, |(head, _)| &head.id)
-    }
-
     /// Reads every job in `scope` whose id has the same hash, and sets aside those that cannot be read. Memory knows
     /// the topics: a job out of scope costs no read, so that it takes as long as a job that does not exist.
     fn find_by<T>(

@@ -112,12 +112,13 @@ impl Checkpointer {
         self.log.wal_pages * PAGE_BYTES
     }
 
-    /// That another program keeps the log from being emptied, if one does.
+    /// That a reader keeps the log from being emptied, if one does.
     pub fn blocked(&self) -> Option<Degraded> {
         self.log.blocks().then(|| Degraded {
             part: "log",
             detail: format!(
-                "another program reads the database, so that its log cannot be emptied and has grown to {} MiB; end                  the transaction of that program, such as a shell or a backup",
+                "a program reads the database for long, so that its log cannot be emptied and has grown to {} MiB; end what \
+                 reads, such as a shell, a backup or an export",
                 self.log_bytes() >> 20
             ),
             is_unready: false,
