@@ -9,8 +9,10 @@ import re
 
 # Where the program assembles a Lua script, and what changes its text there.
 ASSEMBLY = pathlib.Path("src/store/redis/scripts/mod.rs")
-ASSEMBLED = 'let text = [preludes, &[own]].concat().join("\\n");'
-SWITCHED = "let text = crate::mutants::script([preludes, &[own]].concat().join(\"\\n\"));"
+ASSEMBLED = "inline_constants(&assemble(source, preludes))"
+SWITCHED = """let preludes: Vec<String> = preludes.iter().map(|text| crate::mutants::script(text)).collect();
+    let preludes: Vec<&str> = preludes.iter().map(String::as_str).collect();
+    inline_constants(&assemble(&crate::mutants::script(source), &preludes))"""
 FUNCTION = re.compile(r"( *)(pub(\([^)]*\))? )?(async )?fn ")
 
 
@@ -52,11 +54,8 @@ class Switches:
         if any(test.startswith("tidy::") for test in mutant["tests"]):
             return False
         if file.suffix == ".lua":
-            # The first line has the script's flags, which are no part of the text that is assembled.
-            text = (self.root / file).read_text().split("\n", 1)[1]
-            if mutant["old"] in text:
-                self.scripts.append((mutant, text))
-            return mutant["old"] in text
+            self.scripts.append((mutant, (self.root / file).read_text()))
+            return True
         if file.parts[0] != "src":
             return False
         source = (self.root / file).read_text()
@@ -114,9 +113,9 @@ pub(crate) fn chosen(name: &str) -> bool {{
     *CHOSEN == name
 }}
 
-pub(crate) fn script(text: String) -> String {{
+pub(crate) fn script(text: &str) -> String {{
     match CHOSEN.as_str() {{
-{rows}        _ => text,
+{rows}        _ => text.to_owned(),
     }}
 }}
 """
