@@ -85,6 +85,7 @@ const FILES: &[(&str, &[u8])] = &[
     ("js/schedule.js", include_bytes!("../../ui/js/schedule.js")),
     ("js/session.js", include_bytes!("../../ui/js/session.js")),
     ("js/shell.js", include_bytes!("../../ui/js/shell.js")),
+    ("js/table.js", include_bytes!("../../ui/js/table.js")),
     ("js/timeline.js", include_bytes!("../../ui/js/timeline.js")),
     ("js/timetables.js", include_bytes!("../../ui/js/timetables.js")),
     ("js/topicchoice.js", include_bytes!("../../ui/js/topicchoice.js")),
@@ -101,7 +102,7 @@ const FILES: &[(&str, &[u8])] = &[
 const SETTINGS: &str = "settings.json";
 
 /// The modules that are loaded a little later than the first page, when they are shown, or in one language only.
-const LOADED_LATER: [&str; 24] = [
+const LOADED_LATER: [&str; 25] = [
     "js/addjob.js",
     "js/bulk.js",
     "js/cron.js",
@@ -123,6 +124,7 @@ const LOADED_LATER: [&str; 24] = [
     "js/pages/server.js",
     "js/pages/workers.js",
     "js/schedule.js",
+    "js/table.js",
     "js/topicchoice.js",
     "js/topicdialogs.js",
     TEXTS,

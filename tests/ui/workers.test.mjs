@@ -66,6 +66,23 @@ inBrowser("several jobs are taken back from a list", {}, async ({ server, tab, p
   assert.deepEqual([counts.ready, counts.reserved], [2, 1]);
 });
 
+inBrowser("on a phone a table has nothing at its side that is out of sight", { tab: { width: 390, height: 844 } }, async ({ server, tab, page }) => {
+  await server.call("POST", "jobs", { topic: "mail", id: "a" });
+  await server.call("GET", "topics/mail/pop?worker=w-7");
+  await server.call("PUT", "schedules/nightly", { cron: "0 2 * * *", job: { topic: "mail" } });
+  for (const [place, name] of [["workers", "w-7"], ["schedules", "nightly"], ["audit", "save a schedule"]]) {
+    await tab.go(place);
+    await tab.sees(name);
+    const hidden = await page.locator("main").evaluate((main) => [...main.querySelectorAll("*")].filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth + 1 && clientWidth > 1).length);
+    assert.equal(hidden, 0, place);
+  }
+  await tab.go("workers");
+  assert.match(await page.locator("tbody tr").first().innerText(), /w-7\s+mail\s+0\s+[^]*1/);
+  const cell = page.locator("td[data-name='Reserved']");
+  assert.equal(await cell.evaluate((td) => getComputedStyle(td, "::before").content), '"Reserved "');
+  await tab.check("the workers on a phone");
+});
+
 inBrowser("all jobs that a worker has are taken back", {}, async ({ server, tab }) => {
   for (const [id, worker] of [["a", "w-7"], ["b", "w-7"], ["c", "w-8"]]) {
     await server.call("POST", "jobs", { topic: "mail", id });

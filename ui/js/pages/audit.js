@@ -5,6 +5,7 @@ import { useKeys } from "../keys.js";
 import { t } from "../language.js";
 import { AsOf, Moment, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
+import { Table } from "../table.js";
 import { OnlyTopic } from "../topicchoice.js";
 
 const FIRST = 50;
@@ -77,17 +78,22 @@ function Outcome({ status }) {
   return status < 400 ? t`done` : html`<span class="tag">${t`refused, ${status}`}</span>`;
 }
 
-const Row = ({ call }) => html`<tr data-row>
-  <th scope="row"><${Moment} at=${call.at} /></th>
-  <td>${call.by ? html`<bdi class="mono"><${Text} text=${call.by} /></bdi>` : t`not known`}
-    ${call.address && call.address !== call.by && html`<div class="small mono">${call.address}</div>`}</td>
-  <td>${inWords(call) ?? t`other`}<${JobLink} id=${jobIn(call.path)} /><div class="small"><code>${call.method} <${Text} text=${call.path} /></code></div>
-    ${call.request && html`<details><summary class="small">${t`What was asked for`}</summary><pre class="raw"><${Text} text=${
-      typeof call.request === "string" ? call.request : JSON.stringify(call.request, null, 2)} /></pre></details>`}</td>
-  <td>${call.topic ? html`<a class="mono" href=${href("topics", call.topic)}>${call.topic}</a>` : "–"}</td>
-  <td>${call.from_browser ? t`a page` : t`a program`}</td>
-  <td><${Outcome} status=${call.status} /></td>
-</tr>`;
+const COLUMNS = [{ text: t`Time` }, { text: t`Who` }, { text: t`What` }, { text: t`Topic` }, { text: t`Source` }, { text: t`Outcome` }];
+
+const rowOf = (call) => ({
+  key: call.number,
+  cells: [
+    html`<${Moment} at=${call.at} />`,
+    html`${call.by ? html`<bdi class="mono"><${Text} text=${call.by} /></bdi>` : t`not known`}
+      ${call.address && call.address !== call.by && html`<div class="small mono">${call.address}</div>`}`,
+    html`${inWords(call) ?? t`other`}<${JobLink} id=${jobIn(call.path)} /><div class="small"><code>${call.method} <${Text} text=${call.path} /></code></div>
+      ${call.request && html`<details><summary class="small">${t`What was asked for`}</summary><pre class="raw"><${Text} text=${
+        typeof call.request === "string" ? call.request : JSON.stringify(call.request, null, 2)} /></pre></details>`}`,
+    call.topic ? html`<a class="mono" href=${href("topics", call.topic)}>${call.topic}</a>` : "–",
+    call.from_browser ? t`a page` : t`a program`,
+    html`<${Outcome} status=${call.status} />`,
+  ],
+});
 
 function List({ topic, by }) {
   const [limit, setLimit] = useState(FIRST);
@@ -98,10 +104,7 @@ function List({ topic, by }) {
   return html`<${AsOf} poll=${poll} />
     <section class="card ${poll.stale}" aria-label=${t`Calls`}>
       ${calls.length > 0
-        ? html`<div class="wide"><table>
-            <thead><tr><th scope="col">${t`Time`}</th><th scope="col">${t`Who`}</th><th scope="col">${t`What`}</th><th scope="col">${t`Topic`}</th>
-              <th scope="col">${t`Source`}</th><th scope="col">${t`Outcome`}</th></tr></thead>
-            <tbody>${calls.map((call) => html`<${Row} key=${call.number} call=${call} />`)}</tbody></table></div>`
+        ? html`<${Table} columns=${COLUMNS} rows=${calls.map(rowOf)} />`
         : html`<p class="empty">${t`No call was noted. Calls that need the scope ${html`<code>admin</code>`} are, and changes from this dashboard.`}</p>`}
       ${next && limit < MOST && html`<button type="button" onClick=${() => setLimit(Math.min(limit * 2, MOST))}>${t`Show older calls`}</button>`}
       ${next && limit >= MOST && html`<p class="small">${t`There are older calls: read them with ${html`<code>GET /audit</code>`}.`}</p>`}

@@ -8,6 +8,7 @@ import { useKeys } from "../keys.js";
 import { t } from "../language.js";
 import { AsOf, Distance, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
+import { Table } from "../table.js";
 import { OnlyTopic } from "../topicchoice.js";
 
 /** An endpoint that rests says when it is called next; all others, how many calls go on. */
@@ -24,16 +25,24 @@ function CallNow({ end: { topic, host }, refresh }) {
   return useMay(topic)("admin") && html`<button onClick=${() => callNow(topic).then(refresh)}>${t`Call now`}<span class="visually-hidden"> ${host}</span></button>`;
 }
 
-const Row = ({ end, refresh }) => html`<tr data-row>
-  <th scope="row"><code class="id">${end.host}</code></th>
-  <td><a class="mono" href=${href("topics", end.topic)}>${end.topic}</a></td>
-  <td><${State} end=${end} /></td>
-  <td class="number">${t`${count(end.in_flight)} of ${count(end.window)}`}</td>
-  <td class="number">${end.minute ? html`${count(end.minute.calls)}<${Failed} minute=${end.minute} />` : "–"}</td>
-  <td>${end.last_failure ? html`<${CallFailure} word=${end.last_failure.reason} /> <${Distance} at=${end.last_failure.at} />` : "–"}</td>
-  <td><a href=${`${href("jobs")}${queryText({ state: "delayed", topic: end.topic })}`}>${t`Jobs`}</a>
-    ${end.resting_until && html` <${CallNow} end=${end} refresh=${refresh} />`}</td>
-</tr>`;
+const COLUMNS = [
+  { text: t`Endpoint` }, { text: t`Topic` }, { text: t`State` }, { text: t`Calls in progress`, kind: "number" },
+  { text: t`In the last minute`, kind: "number" }, { text: t`Last failure` }, { label: t`Jobs` },
+];
+
+const rowOf = (end, refresh) => ({
+  key: `${end.topic} ${end.host}`,
+  cells: [
+    html`<code class="id">${end.host}</code>`,
+    html`<a class="mono" href=${href("topics", end.topic)}>${end.topic}</a>`,
+    html`<${State} end=${end} />`,
+    t`${count(end.in_flight)} of ${count(end.window)}`,
+    end.minute ? html`${count(end.minute.calls)}<${Failed} minute=${end.minute} />` : "–",
+    end.last_failure ? html`<${CallFailure} word=${end.last_failure.reason} /> <${Distance} at=${end.last_failure.at} />` : "–",
+    html`<a href=${`${href("jobs")}${queryText({ state: "delayed", topic: end.topic })}`}>${t`Jobs`}</a>
+      ${end.resting_until && html` <${CallNow} end=${end} refresh=${refresh} />`}`,
+  ],
+});
 
 /** What rests comes first, then what failed last. */
 const byTrouble = (one, other) =>
@@ -52,11 +61,7 @@ function List({ topic }) {
       <div class="heading"><h2 id="endpoints">${t`Endpoints`}</h2>
         <span class=${resting > 0 ? "problem" : "small"}>${resting > 0 ? t`${count(resting)} of ${count(endpoints.length)} rest` : count(endpoints.length)}</span></div>
       ${endpoints.length > 0
-        ? html`<div class="wide"><table>
-            <thead><tr><th scope="col">${t`Endpoint`}</th><th scope="col">${t`Topic`}</th><th scope="col">${t`State`}</th><th scope="col" class="number">${t`Calls in progress`}</th>
-              <th scope="col" class="number">${t`In the last minute`}</th>
-              <th scope="col">${t`Last failure`}</th><th scope="col"><span class="visually-hidden">${t`Jobs`}</span></th></tr></thead>
-            <tbody>${[...endpoints].sort(byTrouble).map((end) => html`<${Row} key=${`${end.topic} ${end.host}`} end=${end} refresh=${poll.refresh} />`)}</tbody></table></div>`
+        ? html`<${Table} columns=${COLUMNS} rows=${[...endpoints].sort(byTrouble).map((end) => rowOf(end, poll.refresh))} />`
         : html`<p class="empty">${t`No endpoint was called lately. Set the callback of a topic or of a job, and it is called when a job is due.`}</p>`}
       ${!complete && html`<p class="small">${t`Some may be missing: there are too many, or another process has not published its endpoints yet.`}</p>`}
       ${resting > 0 && html`<${Lacking} topic=${topic} scopes=${["admin"]} />`}

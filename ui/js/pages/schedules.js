@@ -11,6 +11,7 @@ import { t } from "../language.js";
 import { AsOf, Body, Distance, Elapsed, Facts, Gone, Text, Unloaded, When } from "../parts.js";
 import { usePoll } from "../poll.js";
 import { ClockChanges, Editor } from "../schedule.js";
+import { Table } from "../table.js";
 
 const REASONS = { store_full: t`the store is full`, intake_paused: t`the intake of its topic is paused` };
 
@@ -26,13 +27,18 @@ const State = ({ schedule: { state, waiting } }) => {
   return html`<span class="tag">${STATES[state] ?? state}</span>${why && html`<span class="problem">${why}</span>`}`;
 };
 
-const Row = ({ schedule }) => html`<tr data-row>
-  <th scope="row"><a class="mono" href=${href("schedules", schedule.name)}>${schedule.name}</a> <${State} schedule=${schedule} /></th>
-  <td><${Rule} schedule=${schedule} /></td>
-  <td>${schedule.next[0] && schedule.state !== "paused" ? html`<${Distance} at=${schedule.next[0]} />` : "–"}</td>
-  <td><a class="mono" href=${href("topics", schedule.job.topic)}>${schedule.job.topic}</a></td>
-  <td class="number">${count(schedule.runs.fired)}</td>
-</tr>`;
+const COLUMNS = [{ text: t`Name` }, { text: t`When` }, { text: t`Next run` }, { text: t`Topic` }, { text: t`Runs`, kind: "number" }];
+
+const rowOf = (schedule) => ({
+  key: schedule.name,
+  cells: [
+    html`<a class="mono" href=${href("schedules", schedule.name)}>${schedule.name}</a> <${State} schedule=${schedule} />`,
+    html`<${Rule} schedule=${schedule} />`,
+    schedule.next[0] && schedule.state !== "paused" ? html`<${Distance} at=${schedule.next[0]} />` : "–",
+    html`<a class="mono" href=${href("topics", schedule.job.topic)}>${schedule.job.topic}</a>`,
+    count(schedule.runs.fired),
+  ],
+});
 
 function List() {
   const [cursors, setCursors] = useState([]);
@@ -48,9 +54,7 @@ function List() {
   return html`${heading}<${AsOf} poll=${poll} />
     <section class="card ${poll.stale}" aria-label=${t`Schedules`}>
       ${schedules.length > 0
-        ? html`<div class="wide"><table>
-            <thead><tr><th scope="col">${t`Name`}</th><th scope="col">${t`When`}</th><th scope="col">${t`Next run`}</th><th scope="col">${t`Topic`}</th><th scope="col" class="number">${t`Runs`}</th></tr></thead>
-            <tbody>${schedules.map((schedule) => html`<${Row} key=${schedule.name} schedule=${schedule} />`)}</tbody></table></div>`
+        ? html`<${Table} columns=${COLUMNS} rows=${schedules.map(rowOf)} />`
         : html`<p class="empty">${cursors.length > 0 || next ? t`No schedule on this page.` : t`There are no schedules. One adds a job at each moment of a pattern, such as every night at two.`}</p>`}
       ${(cursors.length > 0 || next) && html`<div class="actions">
         ${cursors.length > 0 && html`<button onClick=${() => setCursors(cursors.slice(0, -1))}>${t`Earlier schedules`}</button>`}

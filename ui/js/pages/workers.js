@@ -7,6 +7,7 @@ import { useKeys } from "../keys.js";
 import { t } from "../language.js";
 import { AsOf, Distance, Elapsed, Text, Unloaded } from "../parts.js";
 import { usePoll } from "../poll.js";
+import { Table } from "../table.js";
 import { OnlyTopic } from "../topicchoice.js";
 
 /** The jobs that a worker holds. */
@@ -14,17 +15,25 @@ const heldBy = ({ topic, worker }) => `${href("jobs")}${queryText({ state: "rese
 
 const nameOf = (row) => html`<bdi class="mono"><${Text} text=${row.worker} /></bdi>`;
 
-const Row = ({ row, withAddresses }) => html`<tr data-row>
-  <th scope="row">${!row.worker ? t`not known` : row.reserved > 0 ? html`<a href=${heldBy(row)}>${nameOf(row)}</a>` : nameOf(row)}</th>
-  <td><a class="mono" href=${href("topics", row.topic)}>${row.topic}</a></td>
-  <td class="number">${count(row.waiting)}</td>
-  <td>${row.polled_at ? html`<${Distance} at=${row.polled_at} />` : "–"}</td>
-  <td class="number">${row.reserved > 0 && row.worker ? html`<a href=${heldBy(row)}>${count(row.reserved)}</a>` : count(row.reserved)}</td>
-  <td>${row.oldest_reserved_at ? html`<${Elapsed} at=${row.oldest_reserved_at} />` : "–"}</td>
-  ${withAddresses && html`<td class="mono small">${(row.addresses ?? []).join(", ")}</td>`}
-</tr>
-${row.notes && html`<tr class="notes"><td colspan=${withAddresses ? 7 : 6}><ul aria-label=${t`Latest notes`}>${row.notes.map(({ id, note, noted_at: at }) => html`<li key=${id}>
-  <a class="mono" href=${href("jobs", id)}>${id}</a> <${Text} text=${note} /> <span class="small"><${Distance} at=${at} /></span></li>`)}</ul></td></tr>`}`;
+const columnsOf = (withAddresses) => [
+  { text: t`Worker` }, { text: t`Topic` }, { text: t`Polls that wait`, kind: "number" }, { text: t`Last poll` },
+  { text: t`Reserved`, kind: "number" }, { text: t`Oldest for` }, ...(withAddresses ? [{ text: t`Addresses` }] : []),
+];
+
+const rowOf = (row, withAddresses) => ({
+  key: `${row.topic} ${row.worker}`,
+  cells: [
+    !row.worker ? t`not known` : row.reserved > 0 ? html`<a href=${heldBy(row)}>${nameOf(row)}</a>` : nameOf(row),
+    html`<a class="mono" href=${href("topics", row.topic)}>${row.topic}</a>`,
+    count(row.waiting),
+    row.polled_at ? html`<${Distance} at=${row.polled_at} />` : "–",
+    row.reserved > 0 && row.worker ? html`<a href=${heldBy(row)}>${count(row.reserved)}</a>` : count(row.reserved),
+    row.oldest_reserved_at ? html`<${Elapsed} at=${row.oldest_reserved_at} />` : "–",
+    ...(withAddresses ? [html`<span class="mono small">${(row.addresses ?? []).join(", ")}</span>`] : []),
+  ],
+  below: row.notes && html`<ul aria-label=${t`Latest notes`}>${row.notes.map(({ id, note, noted_at: at }) => html`<li key=${id}>
+    <a class="mono" href=${href("jobs", id)}>${id}</a> <${Text} text=${note} /> <span class="small"><${Distance} at=${at} /></span></li>`)}</ul>`,
+});
 
 function List({ topic }) {
   const poll = usePoll(`workers${queryText({ topic })}`, 5_000);
@@ -36,10 +45,7 @@ function List({ topic }) {
   return html`<${AsOf} poll=${poll} />
     <section class="card ${poll.stale}" aria-label=${t`Workers`}>
       ${workers.length > 0
-        ? html`<div class="wide"><table>
-            <thead><tr><th scope="col">${t`Worker`}</th><th scope="col">${t`Topic`}</th><th scope="col" class="number">${t`Polls that wait`}</th><th scope="col">${t`Last poll`}</th>
-              <th scope="col" class="number">${t`Reserved`}</th><th scope="col">${t`Oldest for`}</th>${withAddresses && html`<th scope="col">${t`Addresses`}</th>`}</tr></thead>
-            <tbody>${workers.map((row) => html`<${Row} key=${`${row.topic} ${row.worker}`} row=${row} withAddresses=${withAddresses} />`)}</tbody></table></div>`
+        ? html`<${Table} columns=${columnsOf(withAddresses)} rows=${workers.map((row) => rowOf(row, withAddresses))} />`
         : html`<p class="empty">${complete ? t`No worker has polled in the last minute or has reserved a job.` : t`No worker is known yet.`}</p>`}
       ${!complete && html`<p class="small">${t`Some may be missing: there are too many, or another process has not published its workers yet.`}</p>`}
     </section>`;
