@@ -28,7 +28,7 @@ use crate::job::JobId;
 
 const LIMITS: IndexLimits =
     IndexLimits { bytes: 64 << 20, later_bytes: 32 << 20, read_every: Duration::from_secs(1) };
-/// So many reads of added ids without a search end the index, after five minutes. After it gave up, the thread waits as long.
+/// After so many reads of added ids without a search the thread ends: after five minutes. One that gave up waits as long first.
 const IDLE_READS: u32 = 300;
 /// The most ids that may be added between two such reads.
 const MAX_ADDED: usize = 100_000;
@@ -69,12 +69,12 @@ struct IdSearch {
     reply: oneshot::Sender<Option<Vec<JobId>>>,
 }
 
-/// What the caller of [`IdIndex::start`] does next.
+/// A thread that waits until the rows tell which ids are added.
 #[derive(Debug)]
 pub(crate) struct Started {
-    /// To be given to the rows ([`follow_ids`](super::rows::db::Db::follow_ids)).
+    /// For the rows ([`follow_ids`](super::rows::db::Db::follow_ids)).
     pub added: SyncSender<JobId>,
-    /// To be sent when the rows have it: the thread reads all ids then.
+    /// Sent when the rows have it: the thread reads all ids then.
     pub is_followed: Sender<()>,
 }
 

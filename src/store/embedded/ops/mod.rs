@@ -8,9 +8,9 @@
 //! A list (`list.rs`) reads the heads of up to a thousand jobs in one step of the writer, in the order of the keys
 //! in memory. A list of delayed or ready jobs over many outlets merges them in steps that each visit some of them
 //! (`first_keys.rs`): the caller keeps the first keys of all, and has their records read in further steps, which
-//! leave out what has moved since. At most two such searches run at once (`queue/views/read_permits.rs`). A list by the
-//! beginning of an id that would need more than one call reads the jobs with the ids that the index of ids names, once there
-//! is one (`id_index/`).
+//! leave out what has moved since. At most two such searches run at once (`queue/views/read_permits.rs`). While there
+//! is an index of ids (`id_index/`), a list of all topics by the beginning of an id reads only the jobs that it names
+//! (`list_named.rs`).
 //!
 //! The caller's topics are compared with the topic that memory holds, inside the step, so that a foreign job costs
 //! no read.
