@@ -54,7 +54,7 @@ fn a_reader_that_keeps_the_log_from_being_emptied_is_reported_until_it_ends() {
     let other = open(&directory);
     other.execute_batch("BEGIN; SELECT count(*) FROM rec").expect("reads");
     let time_limit = TimeLimit::new();
-    while !readiness(&server).contains("another program reads the database") {
+    while !readiness(&server).contains("a program reads the database for long") {
         assert_eq!(server.call("POST", "/batch/jobs", &jobs).status, 200);
         time_limit.check(|| format!("{:?}", server.metric("linger_store_log_bytes")));
     }
@@ -63,7 +63,7 @@ fn a_reader_that_keeps_the_log_from_being_emptied_is_reported_until_it_ends() {
     other.execute_batch("COMMIT").expect("ends");
     // Without another write.
     let time_limit = TimeLimit::new();
-    while readiness(&server).contains("another program reads the database") {
+    while readiness(&server).contains("a program reads the database for long") {
         time_limit.check(|| server.log());
         time_limit.pause_thread();
     }

@@ -201,7 +201,7 @@ fn log_blocked(log: CheckpointProgress) {
     if log.blocks() {
         tracing::warn!(
             bytes,
-            "another program reads the database, so that its log cannot be emptied and grows"
+            "a program reads the database for long, so that its log cannot be emptied and grows"
         );
     } else {
         tracing::info!(bytes, "the log of the database can be emptied again");
