@@ -1,7 +1,7 @@
 """Builds many mutants into one program, so that one build serves them all: a file says which of them runs.
 
 A function with a mutant gets its body once for each of its mutants and once as it is. A Lua script gets the mutant's
-text when the program assembles it. What cannot be switched so, as a constant or a signature, is built alone.
+text when the program assembles it. What cannot be switched so, such as a constant or a signature, is built alone.
 """
 
 import pathlib

@@ -9,8 +9,9 @@ use crate::{
         JobFilter, JobPage, ListPosition, Order, Result,
         embedded::{
             disk::data_dir::DB_FILE,
-            id_index::Started,
+            id_index::StartedIndex,
             ops::{self, FirstKeys, Wanted, write_txn::WriteTxn},
+            rows::db::SqlResult,
         },
     },
 };
@@ -52,7 +53,7 @@ impl EmbeddedStore {
         }
         let is_search = filter.id_prefix.is_some() && filter.topic.is_none();
         if is_search && page.next.is_some() && page.jobs.len() < limit {
-            // The page is right also if the writer has failed since.
+            // The page is right even if the writer has failed since.
             let _ = self.start_index().await;
         }
         Ok(page)
@@ -76,24 +77,13 @@ impl EmbeddedStore {
             jobs.extend(self.run(move |txn| Ok(ops::find_named(txn, state, &ids))).await?);
         }
         let jobs = ops::in_order(jobs, order, after);
-        let mut page = JobPage { jobs: Vec::new(), next: None, examined: 0 };
-        for jobs in jobs.chunks(ops::MAX_STEP) {
-            let (filter, jobs, left) = (filter.clone(), jobs.to_vec(), limit - page.jobs.len());
-            let step = self.run(move |txn| ops::list_named(txn, &filter, &jobs, left)).await?;
-            if page.extend(step, limit) {
-                break;
-            }
-        }
-        if page.examined == jobs.len() {
-            page.next = None;
-        }
-        Ok(Some(page))
+        Ok(Some(self.read_in_steps(filter, &jobs, true, limit, ops::list_named).await?))
     }
 
     /// Starts the index of ids, because a search needs more than one call.
     pub(in crate::store::embedded) async fn start_index(&self) -> Result<()> {
         let path = self.options.data_dir.join(DB_FILE);
-        let Some(Started { added, is_followed }) = self.ids.start(path) else { return Ok(()) };
+        let Some(StartedIndex { added, is_followed }) = self.ids.start(path) else { return Ok(()) };
         let follow = move |txn: &mut WriteTxn<'_>| {
             txn.db.follow_ids(added.clone());
             Ok(())
@@ -119,15 +109,28 @@ impl EmbeddedStore {
             }
         }
         let keys = found.into_sorted();
+        let is_all = keys.len() < most;
+        self.read_in_steps(&filter, &keys, is_all, limit, ops::list_waiting).await
+    }
+
+    /// Reads jobs that were found before, some in each step, until `limit` of them match. `is_all` says that no others follow.
+    async fn read_in_steps<T: Clone + Send + 'static>(
+        &self,
+        filter: &Arc<JobFilter>,
+        found: &[T],
+        is_all: bool,
+        limit: usize,
+        read: fn(&mut WriteTxn<'_>, &JobFilter, &[T], usize) -> SqlResult<JobPage>,
+    ) -> Result<JobPage> {
         let mut page = JobPage { jobs: Vec::new(), next: None, examined: 0 };
-        for keys in keys.chunks(ops::MAX_STEP) {
-            let (filter, keys, left) = (filter.clone(), keys.to_vec(), limit - page.jobs.len());
-            let step = self.run(move |txn| ops::list_waiting(txn, &filter, &keys, left)).await?;
+        for part in found.chunks(ops::MAX_STEP) {
+            let (filter, part, left) = (filter.clone(), part.to_vec(), limit - page.jobs.len());
+            let step = self.run(move |txn| read(txn, &filter, &part, left)).await?;
             if page.extend(step, limit) {
                 break;
             }
         }
-        if page.examined == keys.len() && keys.len() < most {
+        if is_all && page.examined == found.len() {
             page.next = None;
         }
         Ok(page)

@@ -28,14 +28,15 @@ use crate::job::JobId;
 
 const LIMITS: IndexLimits =
     IndexLimits { bytes: 64 << 20, later_bytes: 32 << 20, read_every: Duration::from_secs(1) };
-/// After so many reads of added ids without a search the thread ends: after five minutes. One that gave up waits as long first.
+/// The thread ends after so many reads of added ids without a search, which is five minutes. If it gave up, it waits as long
+/// before it can be started again.
 const IDLE_READS: u32 = 300;
 /// The most ids that may be added between two such reads.
 const MAX_ADDED: usize = 100_000;
 /// Rows after which requests and added ids are looked at while all ids are read: about a millisecond.
 const ROWS: usize = if cfg!(test) { 4 } else { 1_000 };
 
-/// What the index may take.
+/// The limits of an index.
 #[derive(Debug, Clone, Copy)]
 struct IndexLimits {
     /// The memory of the ids that are read at first. A million UUIDs take 41 MB.
@@ -69,9 +70,9 @@ struct IdSearch {
     reply: oneshot::Sender<Option<Vec<JobId>>>,
 }
 
-/// A thread that waits until the rows tell which ids are added.
+/// A thread that has been started, and waits until the rows tell which ids are added.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct StartedIndex {
     /// For the rows ([`follow_ids`](super::rows::db::Db::follow_ids)).
     pub added: SyncSender<JobId>,
     /// Sent when the rows have it: the thread reads all ids then.
@@ -94,7 +95,7 @@ impl IdIndex {
     }
 
     /// Starts the thread for the database in `path`; `None` if it runs, or after a stop.
-    pub fn start(&self, path: PathBuf) -> Option<Started> {
+    pub fn start(&self, path: PathBuf) -> Option<StartedIndex> {
         let mut state = self.lock();
         if state.is_stopped || state.running.as_ref().is_some_and(|running| !running.thread.is_finished()) {
             return None;
@@ -111,7 +112,7 @@ impl IdIndex {
         let thread = thread
             .inspect_err(|error| tracing::warn!(%error, "the thread for the ids of jobs does not start"));
         state.running = Some(RunningIndex { requests, thread: thread.ok()? });
-        Some(Started { added, is_followed })
+        Some(StartedIndex { added, is_followed })
     }
 
     /// Tells the thread to end, and starts none any more. Returns the thread, so that the caller can wait until it has closed

@@ -264,7 +264,7 @@ impl Db {
     }
 }
 
-/// Calls `visit` with the id of every job, in no order, until it returns `false`.
+/// Calls `visit` with the id of every job, in no particular order, until it returns `false`.
 pub(crate) fn for_each_id(conn: &Connection, mut visit: impl FnMut(&str) -> bool) -> SqlResult<()> {
     // One statement sees one moment.
     let mut select = conn.prepare("SELECT id FROM rec UNION ALL SELECT id FROM dead")?;
