@@ -357,4 +357,25 @@ impl Job {
 }
 
 #[cfg(test)]
+impl Job {
+    /// A job `a` of the topic `t` that was added and due at this moment, for tests.
+    pub(crate) fn sample(state: JobState, at: Timestamp) -> Self {
+        Self {
+            id: JobId::parse("a").expect("valid"),
+            topic: Topic::parse("t").expect("valid"),
+            state,
+            created_at: at,
+            due_at: at,
+            expires_at: None,
+            spec: JobSpec::default(),
+            attempts: 1,
+            reason: None,
+            note: None,
+            history: History::default(),
+            body: Body::from_stored(bytes::Bytes::from_static(b"null")),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests;

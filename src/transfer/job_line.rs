@@ -88,25 +88,12 @@ pub fn parse_fingerprint(text: &str) -> Result<Fingerprint, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{History, Job, JobSpec, JobState, NoteText, ProgressNote, Timestamp, Topic};
+    use crate::job::{Job, JobState, NoteText, ProgressNote, Timestamp};
 
     #[test]
     fn the_note_in_an_export_of_an_earlier_version_is_read() {
         let at = Timestamp::from_millis(1_790_000_000_000);
-        let job = Job {
-            id: JobId::parse("a").expect("valid"),
-            topic: Topic::parse("t").expect("valid"),
-            state: JobState::Delayed,
-            created_at: at,
-            due_at: at,
-            expires_at: None,
-            spec: JobSpec::default(),
-            attempts: 1,
-            reason: None,
-            note: None,
-            history: History::default(),
-            body: Body::parse(Bytes::from("null")).expect("valid"),
-        };
+        let job = Job::sample(JobState::Delayed, at);
         let note = ProgressNote { at, text: NoteText::new("3 of 7").expect("valid") };
         let mut other = Attributes::default();
         other.set_progress_note(Some(&note));

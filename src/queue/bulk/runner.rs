@@ -261,27 +261,12 @@ fn hash(id: &JobId) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
-    use crate::job::{Body, History, Job, JobSpec, JobState, Timestamp, Topic};
+    use crate::job::{Job, JobState, Timestamp};
 
     fn listed(body_bytes: u64) -> ListedJob {
         let now = Timestamp::from_millis(0);
-        let job = Job {
-            id: JobId::generate(),
-            topic: Topic::parse("t").expect("valid"),
-            state: JobState::Dead(now),
-            created_at: now,
-            due_at: now,
-            expires_at: None,
-            spec: JobSpec::default(),
-            attempts: 1,
-            reason: None,
-            note: None,
-            history: History::default(),
-            body: Body::from_stored(Bytes::new()),
-        };
+        let job = Job { id: JobId::generate(), ..Job::sample(JobState::Dead(now), now) };
         ListedJob { job, body_bytes }
     }
 
