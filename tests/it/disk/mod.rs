@@ -20,6 +20,7 @@ mod mount_namespace;
 mod other_programs;
 mod power_cuts;
 mod strace;
+mod syncs;
 mod worker;
 
 use std::path::Path;

@@ -149,7 +149,7 @@ impl Db {
     pub fn is_locked_out(&mut self) -> SqlResult<bool> {
         if !self.in_transaction {
             self.conn.busy_timeout(if self.is_locked_out { Duration::ZERO } else { CHECK_LOCK_TIMEOUT })?;
-            let taken = self.conn.execute_batch("BEGIN IMMEDIATE; ROLLBACK");
+            let taken = self.take_lock_and_release();
             self.conn.busy_timeout(LOCK_TIMEOUT)?;
             let error = taken.err();
             self.is_locked_out = error
@@ -160,6 +160,12 @@ impl Db {
             }
         }
         Ok(self.is_locked_out)
+    }
+
+    fn take_lock_and_release(&self) -> SqlResult<()> {
+        self.conn.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        self.conn.prepare_cached("ROLLBACK")?.execute([])?;
+        Ok(())
     }
 
     /// Bytes of records that the present transaction has inserted.
@@ -201,6 +207,11 @@ impl Db {
     /// The stored head of the store; `None` when it is damaged or missing.
     pub fn read_store_head(&self) -> SqlResult<Option<StoreHead>> {
         meta::store_head(&self.conn)
+    }
+
+    /// Sets whether a commit is on disk when it returns. Not within a transaction.
+    pub fn sync_commits(&self, synced: bool) -> SqlResult<()> {
+        self.conn.pragma_update(None, "synchronous", if synced { "FULL" } else { "NORMAL" })
     }
 
     /// Commits the transaction together with the clock's high-water mark `now` and the new head of the store.
