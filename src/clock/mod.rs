@@ -42,6 +42,14 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// Returns once `duration` has passed on this clock, never earlier, and perhaps some milliseconds later.
     async fn sleep(&self, duration: Duration);
 
+    /// Returns at the next multiple of `period` on this clock. Tasks that check something now and then wait like this, so that
+    /// they wake together: to wake an idle processor costs more than most of these checks.
+    async fn sleep_until_multiple_of(&self, period: Duration) {
+        let period_us = i64::try_from(period.as_micros()).unwrap_or(i64::MAX).max(1);
+        let left_us = period_us - self.now_micros().rem_euclid(period_us);
+        self.sleep(Duration::from_micros(left_us.unsigned_abs())).await;
+    }
+
     /// A timer that is as precise as this clock can be. Must be called within a runtime.
     fn precise_timer(self: Arc<Self>) -> PreciseTimer;
 

@@ -15,7 +15,7 @@ use crate::{
 
 /// Time between checks of a store that works.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time between checks of a store that does not work, or after an operation failed.
+/// Time between checks of a store that does not work, and the least before a check because an operation failed.
 const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// A store that takes longer to answer counts as unavailable until it answers.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,13 +82,15 @@ impl StoreHealth {
         let watching = async {
             loop {
                 let works = self.check_patiently().await;
-                self.clock.sleep(RECHECK_INTERVAL).await;
+                let checked_us = self.clock.now_micros();
                 if works {
                     tokio::select! {
-                        () = self.clock.sleep(CHECK_INTERVAL - RECHECK_INTERVAL) => {}
+                        () = self.clock.sleep_until_multiple_of(CHECK_INTERVAL) => continue,
                         () = self.operation_failed.notified() => {}
                     }
                 }
+                let since_us = self.clock.now_micros().saturating_sub(checked_us).unsigned_abs();
+                self.clock.sleep(RECHECK_INTERVAL.saturating_sub(Duration::from_micros(since_us))).await;
             }
         };
         tokio::select! {

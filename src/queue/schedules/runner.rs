@@ -93,7 +93,8 @@ impl Queue {
             self.log_runs(&log, ran.err());
             tokio::select! {
                 biased;
-                () = precise_timer.sleep(sleep.min(MAX_SLEEP)) => {}
+                () = precise_timer.sleep(sleep), if sleep < MAX_SLEEP => {}
+                () = self.clock.sleep_until_multiple_of(MAX_SLEEP), if sleep >= MAX_SLEEP => {}
                 () = self.schedule_changed.notified() => {}
                 () = stop.cancelled() => {}
             }
@@ -114,7 +115,7 @@ impl Queue {
     pub(super) async fn run_due(&self, read: TemplateReader) -> store::Result<Option<Duration>> {
         let page = self.store.due_schedules(Duration::ZERO, BATCH).await?;
         self.review_after_step(page.now, read).await?;
-        let (now, next_in) = (page.now, page.next_in.unwrap_or(MAX_SLEEP));
+        let (now, next_in) = (page.now, page.next_in.unwrap_or(Duration::MAX));
         let (mut attempts, mut next_in) = (Vec::with_capacity(page.schedules.len()), next_in);
         for (number, due) in page.schedules.into_iter().enumerate() {
             let name = due.name.clone();
@@ -190,7 +191,7 @@ impl Queue {
                 page.schedules.into_iter().filter_map(|stored| self.attempt(stored, now, read).ok());
             let attempts: Vec<Attempt> = attempts.filter(|attempt| !is_run(attempt)).collect();
             if !attempts.is_empty() {
-                self.carry_out(attempts, now, MAX_SLEEP).await?;
+                self.carry_out(attempts, now, Duration::MAX).await?;
             }
             if is_last || after.is_none() {
                 return Ok(());
@@ -230,7 +231,7 @@ impl Queue {
             Plan::Wait(Some(until)) if Some(until) == before.next => {
                 return Err(NoAttempt::Later(until.since(now)));
             }
-            Plan::Wait(None) if before.next.is_none() => return Err(NoAttempt::Later(MAX_SLEEP)),
+            Plan::Wait(None) if before.next.is_none() => return Err(NoAttempt::Later(Duration::MAX)),
             Plan::Wait(_) => changed(state.clone(), AttemptKind::Change { was_ahead: false, missed: 0 }),
             Plan::Store(change) => {
                 let missed = change.state.counts.missed - state.counts.missed;

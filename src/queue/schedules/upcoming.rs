@@ -62,7 +62,8 @@ impl Queue {
             return Ok(Some(left));
         }
         let Some(mut next_in) = self.run_due(read).await? else { return Ok(None) };
-        let is_first = upcoming.as_ref().is_none_or(|runs| next_in + ROUNDING < self.until(runs));
+        let is_first =
+            upcoming.as_ref().is_none_or(|runs| next_in.saturating_add(ROUNDING) < self.until(runs));
         if is_first && next_in <= AHEAD {
             *upcoming = self.plan_upcoming_runs(read, next_in).await?.or(upcoming.take());
         }

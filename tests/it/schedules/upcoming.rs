@@ -1,5 +1,7 @@
 //! Runs that are planned before their moment: what happens in between counts.
 
+use std::time::Duration;
+
 use linger::{
     http::read_template,
     job::schedule::{Missed, ScheduleFields},
@@ -17,9 +19,10 @@ on_engines! {
     the_settings_at_the_moment_decide_about_planned_runs,
     a_plan_that_is_carried_out_late_is_made_again,
     planned_runs_are_not_planned_again_just_before_their_moment,
+    the_store_is_asked_once_while_no_run_comes_soon,
 }
 
-const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// What a process plans for the next moment, which comes within a minute.
 async fn plan(fleet: &Fleet, process: usize) -> Option<UpcomingRuns> {
@@ -120,6 +123,18 @@ async fn planned_runs_are_not_planned_again_just_before_their_moment(engine: Eng
     queue.run_next(read_template, &mut upcoming).await.expect("works");
     assert_eq!(reads(), 0);
     assert_eq!(fleet.work().await, ["cron:s:20261121T054100Z"]);
+}
+
+async fn the_store_is_asked_once_while_no_run_comes_soon(engine: Engine) {
+    let fleet = Fleet::new(engine, 1).await;
+    let Process { store, queue } = &fleet.processes[0];
+    let (mut upcoming, reads) = (None, store.count_calls("due_schedules"));
+    let mut next = async || (queue.run_next(read_template, &mut upcoming).await, reads());
+    assert_eq!(next().await, (Ok(Some(Duration::MAX)), 1), "there is no schedule");
+    fleet.put("s", every(MINUTE)).await;
+    assert_eq!(next().await, (Ok(Some(MINUTE)), 2));
+    fleet.fixture.clock.advance(MINUTE - millis(2_000));
+    assert_eq!(next().await, (Ok(Some(millis(2_000))), 4), "its run is planned");
 }
 
 #[tokio::test]
