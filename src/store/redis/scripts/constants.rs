@@ -35,7 +35,9 @@ fn replace_names(line: &str, constants: &BTreeMap<&str, &str>) -> String {
             _ => Some(first.len_utf8()),
         };
         let (token, after) = rest.split_at(ends.unwrap_or(rest.len()));
-        replaced.push_str(constants.get(token).unwrap_or(&token));
+        let may_be_constant = first.is_ascii_uppercase() || first == '_';
+        let value = if may_be_constant { constants.get(token) } else { None };
+        replaced.push_str(value.unwrap_or(&token));
         rest = after;
     }
     replaced
