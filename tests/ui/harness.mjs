@@ -205,6 +205,7 @@ export class Tab {
     const context = await browser.newContext({
       viewport: { width, height },
       locale: "en-US",
+      reducedMotion: "reduce",
       timezoneId: "Europe/Berlin",
       permissions: ["clipboard-read", "clipboard-write"],
       ...options,
