@@ -188,9 +188,7 @@ async fn a_start_survives_a_server_that_forgets_its_scripts() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_named_without_its_password() {
-    let mut options = Options::new("redis://user:hunter2@127.0.0.1:1");
-    options.connect_timeout = millis(200);
-    let text = refusal(&options).await.to_string();
+    let text = refusal(&Options::new("redis://user:hunter2@127.0.0.1:1")).await.to_string();
     assert_eq!(text, "cannot use Redis at redis://127.0.0.1:1: the connection failed: Connection refused");
     let server = RedisServer::start_with(&["--save", "", "--requirepass", "hunter2"]);
     let text = refusal(&Options::new(&server.url())).await.to_string();
