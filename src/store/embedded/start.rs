@@ -134,7 +134,6 @@ impl Start {
             db_path: opener.db_path,
             data_dir: store.data_dir,
             writes_commit_marks: true,
-            syncs_commits: self.options.durability == Durability::Always,
             needs_maintenance: true,
         };
         Ok((writer, engine))

@@ -56,14 +56,6 @@ fn cut_in_start(namespace: &MountNamespace, reads: usize) {
     remount(namespace);
 }
 
-/// Has a job become due, and finishes it. The server does not sync that it became due, but must sync every change after it.
-fn pass_a_due_time(server: &Server) {
-    assert_eq!(server.call("POST", "/jobs", r#"{"topic":"due","id":"due","delay":"1ms"}"#).status, 201);
-    let receipt = server.call("GET", "/topics/due/pop?wait=60s", "").json()["receipt"].clone();
-    let finish = serde_json::json!({ "receipt": receipt }).to_string();
-    assert_eq!(server.call("POST", "/jobs/due/finish", &finish).status, 204);
-}
-
 /// Runs clients until `steps` calls were answered, then cuts the power. Returns what the ledger certainly knows about
 /// the store after the cut.
 fn cut_under_load(
@@ -75,7 +67,6 @@ fn cut_under_load(
 ) -> Ledger {
     // With even seeds the clients write so much that a checkpoint moves the log into the database file.
     let largest = if seed.is_multiple_of(2) { 250_000 } else { 5_000 };
-    pass_a_due_time(&server);
     let (ledger, over) = (Mutex::new(ledger), AtomicBool::new(false));
     let lock = || ledger.lock().expect("not poisoned");
     let kept = std::thread::scope(|scope| {

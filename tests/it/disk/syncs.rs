@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::strace::{Trace, check_available};
 use crate::harness::{not_here::not_run_here, process::Server};
 
-/// No client was told that the job became due, and a start after a power cut repeats it.
+/// Its delivery would wait for it. A start knows by the due time that the job is ready.
 #[test]
-fn a_job_that_becomes_due_is_synced_with_its_pop() {
+fn a_job_that_becomes_due_costs_no_sync() {
     if let Err(why) = check_available() {
         return not_run_here("syncs", &why);
     }

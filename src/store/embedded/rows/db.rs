@@ -209,11 +209,6 @@ impl Db {
         meta::store_head(&self.conn)
     }
 
-    /// Sets whether a commit is on disk when it returns. Not within a transaction.
-    pub fn sync_commits(&self, synced: bool) -> SqlResult<()> {
-        self.conn.pragma_update(None, "synchronous", if synced { "FULL" } else { "NORMAL" })
-    }
-
     /// Commits the transaction together with the clock's high-water mark `now` and the new head of the store.
     pub fn commit(&mut self, now: Timestamp) -> SqlResult<()> {
         let head = StoreHead { commits: self.store_head.commits + 1, jobs: self.jobs, ..self.store_head };

@@ -61,8 +61,6 @@ pub(crate) struct Writer {
     /// Whether the last transaction met a full disk.
     pub ran_out_of_space: bool,
     pub db_path: PathBuf,
-    /// Whether a commit is on disk when it returns.
-    pub syncs_commits: bool,
     /// Whether something was written since [maintenance](Self::do_maintenance) found nothing more to do.
     pub needs_maintenance: bool,
     /// Locked for as long as the thread lives, and unlocked last.
@@ -121,7 +119,7 @@ impl Writer {
         };
         let (promotion, mut outcome) =
             WriteRequest::new(move |txn: &mut WriteTxn<'_>| ops::promote(txn, limit).map(Ok));
-        self.run_without_sync(promotion);
+        self.run_group(vec![promotion]);
         match outcome.try_recv() {
             Ok(Ok(promoted)) => self.listener.promoted(&promoted.moves),
             Ok(Err(_)) | Err(_) => {
@@ -130,27 +128,6 @@ impl Writer {
             }
         }
         true
-    }
-
-    /// Runs an operation that acknowledges nothing and that the next start would repeat after a power cut. Its commit is synced
-    /// together with the next one that acknowledges something.
-    fn run_without_sync(&mut self, operation: Box<dyn Operation>) {
-        let synced = self.syncs_commits;
-        self.sync_commits(false);
-        self.run_group(vec![operation]);
-        self.sync_commits(synced);
-    }
-
-    fn sync_commits(&mut self, synced: bool) {
-        if self.syncs_commits == synced {
-            return;
-        }
-        match self.db.sync_commits(synced) {
-            Ok(()) => self.syncs_commits = synced,
-            Err(error) => {
-                self.published.fail("changes could be acknowledged that are not on disk", &error);
-            }
-        }
     }
 
     fn next_deadline(&self) -> Option<Timestamp> {
@@ -243,8 +220,6 @@ impl Writer {
         let start_us = self.clock.now_micros();
         self.db.commit(self.clock.read().rounded_up)?;
         match self.options.durability {
-            // The mark counts only what is on disk.
-            Durability::Always if !self.syncs_commits => return Ok(()),
             Durability::Always => {
                 let took_us = self.clock.now_micros().saturating_sub(start_us).unsigned_abs();
                 self.metrics.synced(Duration::from_micros(took_us));
