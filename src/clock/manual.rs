@@ -102,6 +102,10 @@ impl Clock for ManualClock {
         let _ = woken.await;
     }
 
+    fn first_period_us(&self) -> i64 {
+        0
+    }
+
     fn precise_timer(self: Arc<Self>) -> PreciseTimer {
         PreciseTimer::of_clock(self)
     }
@@ -130,6 +134,25 @@ mod tests {
         clock.advance(Duration::from_micros(1));
         assert!(poll_sleeper().is_ready());
         assert!(!clock.has_sleeper_until(1_010_000));
+    }
+
+    #[tokio::test]
+    async fn tasks_that_wait_for_the_end_of_a_period_wake_together() {
+        let clock = ManualClock::new(Timestamp::from_millis(1_000));
+        let wait = |period| {
+            let (clock, period) = (clock.clone(), Duration::from_millis(period));
+            let mut waiting = Box::pin(async move { clock.sleep_until_period_ends(period).await });
+            move || waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        let mut first = wait(1_000);
+        assert!(first().is_pending(), "a period has just begun");
+        clock.advance(Duration::from_micros(700_001));
+        let (mut second, mut third) = (wait(1_000), wait(500));
+        assert!(second().is_pending() && third().is_pending());
+        clock.advance(Duration::from_micros(299_998));
+        assert!(first().is_pending() && second().is_pending() && third().is_pending());
+        clock.advance(Duration::from_micros(1));
+        assert!(first().is_ready() && second().is_ready() && third().is_ready());
     }
 
     /// A sleeper that is polled by hand.

@@ -42,12 +42,16 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// Returns once `duration` has passed on this clock, never earlier, and perhaps some milliseconds later.
     async fn sleep(&self, duration: Duration);
 
-    /// Returns at the next multiple of `period` on this clock. Tasks that check something now and then wait like this, so that
-    /// they wake together: to wake an idle processor costs more than most of these checks.
-    async fn sleep_until_multiple_of(&self, period: Duration) {
+    /// When the first period began, in microseconds on this clock. It differs among processes: those on one Redis must not all
+    /// call it at the same moment.
+    fn first_period_us(&self) -> i64;
+
+    /// Returns when the present period ends. Periods follow one another, for all tasks alike, so that tasks which check something
+    /// now and then wake together: to wake an idle processor costs more than most of these checks.
+    async fn sleep_until_period_ends(&self, period: Duration) {
         let period_us = i64::try_from(period.as_micros()).unwrap_or(i64::MAX).max(1);
-        let left_us = period_us - self.now_micros().rem_euclid(period_us);
-        self.sleep(Duration::from_micros(left_us.unsigned_abs())).await;
+        let passed_us = self.now_micros().saturating_sub(self.first_period_us()).rem_euclid(period_us);
+        self.sleep(Duration::from_micros((period_us - passed_us).unsigned_abs())).await;
     }
 
     /// A timer that is as precise as this clock can be. Must be called within a runtime.

@@ -20,6 +20,7 @@ use crate::job::Timestamp;
 pub struct SystemClock {
     /// When boot time was zero, in microseconds since the epoch, by the wall clock at start.
     offset_us: AtomicI64,
+    first_period_us: i64,
     /// By how much the wall clock is ahead of this clock, as of the last comparison.
     wall_ahead_ms: AtomicI64,
     trust: ClockTrust,
@@ -32,8 +33,9 @@ impl SystemClock {
     /// Starts from the wall clock.
     #[must_use]
     pub fn new() -> Self {
-        let (offset_us, wall_ahead_ms) = (AtomicI64::new(offset_micros()), AtomicI64::new(0));
-        Self { offset_us, wall_ahead_ms, trust: ClockTrust::default() }
+        let (offset_us, wall_ahead_ms) = (offset_micros(), AtomicI64::new(0));
+        let first_period_us = offset_us + boot_micros();
+        Self { offset_us: offset_us.into(), first_period_us, wall_ahead_ms, trust: ClockTrust::default() }
     }
 
     /// Compares this clock with the wall clock, and follows a difference of at least a millisecond. Returns how far the wall
@@ -75,6 +77,10 @@ impl Clock for SystemClock {
     async fn sleep(&self, duration: Duration) {
         // tokio's timer stops during suspend. Callers bound their waits and check again.
         tokio::time::sleep(duration).await;
+    }
+
+    fn first_period_us(&self) -> i64 {
+        self.first_period_us
     }
 
     fn precise_timer(self: Arc<Self>) -> PreciseTimer {

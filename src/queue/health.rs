@@ -85,7 +85,7 @@ impl StoreHealth {
                 let checked_us = self.clock.now_micros();
                 if works {
                     tokio::select! {
-                        () = self.clock.sleep_until_multiple_of(CHECK_INTERVAL) => continue,
+                        () = self.clock.sleep_until_period_ends(CHECK_INTERVAL) => continue,
                         () = self.operation_failed.notified() => {}
                     }
                 }

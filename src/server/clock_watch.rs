@@ -30,7 +30,7 @@ pub(super) async fn watch(clock: Arc<SystemClock>, metrics: ClockMetrics, until:
             );
         }
         tokio::select! {
-            () = clock.sleep_until_multiple_of(INTERVAL) => {}
+            () = clock.sleep_until_period_ends(INTERVAL) => {}
             () = until.cancelled() => return,
         }
     }

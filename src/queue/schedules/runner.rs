@@ -5,7 +5,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{TemplateReader, content::Content};
+use super::{TemplateReader, content::Content, upcoming::AHEAD};
 use crate::{
     job::{
         Due, NewJob, ScheduleName, Timestamp,
@@ -93,8 +93,8 @@ impl Queue {
             self.log_runs(&log, ran.err());
             tokio::select! {
                 biased;
-                () = precise_timer.sleep(sleep), if sleep < MAX_SLEEP => {}
-                () = self.clock.sleep_until_multiple_of(MAX_SLEEP), if sleep >= MAX_SLEEP => {}
+                () = precise_timer.sleep(sleep.min(MAX_SLEEP)), if sleep <= AHEAD => {}
+                () = self.clock.sleep_until_period_ends(MAX_SLEEP), if sleep > AHEAD => {}
                 () = self.schedule_changed.notified() => {}
                 () = stop.cancelled() => {}
             }

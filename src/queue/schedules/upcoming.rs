@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How long before their moment runs are planned. Longer than the runner sleeps, so that it is not late for any.
-const AHEAD: Duration = Duration::from_secs(2);
+pub(super) const AHEAD: Duration = Duration::from_secs(2);
 /// Most runs that are planned ahead. With [`DUE_BYTES`](store::DUE_BYTES) it bounds their memory: a plan holds several copies of each.
 /// Shards do not have equally many, and each returns at most its share.
 const MOST: usize = 2_000;

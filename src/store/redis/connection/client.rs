@@ -299,7 +299,7 @@ impl Watchdog {
 
     /// Waits until it is time for the next ping.
     async fn wait_before_ping(&self) {
-        self.clock.sleep_until_multiple_of(PING_INTERVAL).await;
+        self.clock.sleep_until_period_ends(PING_INTERVAL).await;
     }
 
     /// Waits until the connection is dead.

@@ -107,7 +107,7 @@ impl Announcements {
                 cause = connection.wait_until_lost() => {
                     return context.log_connection_loss(connection.server(), &cause);
                 }
-                () = context.clock.sleep_until_multiple_of(CHECK_INTERVAL) => {
+                () = context.clock.sleep_until_period_ends(CHECK_INTERVAL) => {
                     if !self.shards.router().is_current(config) || !self.subscribe(connection.client()).await {
                         return;
                     }

@@ -152,7 +152,7 @@ impl Sweep {
     async fn next_round(&self, wake: &mut watch::Receiver<()>) -> bool {
         let context = self.shards.context();
         tokio::select! {
-            () = context.clock.sleep_until_multiple_of(INTERVAL) => true,
+            () = context.clock.sleep_until_period_ends(INTERVAL) => true,
             woken = wake.changed() => woken.is_ok(),
             () = context.closing.cancelled() => false,
         }
