@@ -5,7 +5,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{TemplateReader, content::Content, upcoming::AHEAD};
+use super::{TemplateReader, content::Content};
 use crate::{
     job::{
         Due, NewJob, ScheduleName, Timestamp,
@@ -29,6 +29,9 @@ const YIELD_AFTER: usize = 50;
 const BATCH: usize = 200;
 /// Longest sleep: another process may have changed a schedule, or the clock may have been set.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
+/// How long before their moment runs are planned, and awaited with the precise timer. Longer than [`MAX_SLEEP`], so that the runner
+/// is not late for any.
+pub(super) const AHEAD: Duration = Duration::from_secs(2);
 /// Shortest sleep after a run was early for one of several servers, whose clocks differ.
 const EARLY: Duration = Duration::from_millis(10);
 /// How long a process with an older zone database leaves a run to those with the newer one.

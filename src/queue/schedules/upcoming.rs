@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{
     TemplateReader,
-    runner::{Attempt, AttemptKind},
+    runner::{AHEAD, Attempt, AttemptKind},
 };
 use crate::{
     job::Timestamp,
@@ -14,8 +14,6 @@ use crate::{
     store::{self, StoredSchedule},
 };
 
-/// How long before their moment runs are planned. Longer than the runner sleeps, so that it is not late for any.
-pub(super) const AHEAD: Duration = Duration::from_secs(2);
 /// Most runs that are planned ahead. With [`DUE_BYTES`](store::DUE_BYTES) it bounds their memory: a plan holds several copies of each.
 /// Shards do not have equally many, and each returns at most its share.
 const MOST: usize = 2_000;
