@@ -26,7 +26,7 @@ use crate::{
         jobs::{self, DeleteRule, Pause, PausedOperations, Wait, millis, retry, topic},
         lists::in_state,
         naive::Naive,
-        stores::{Engine, Recorder, StoreFixture},
+        stores::{Engine, Recorder, Settings, StoreFixture},
         wait::until,
     },
     load::setting,
@@ -66,11 +66,11 @@ async fn run(engine: Engine) {
     };
     let sequences = setting("LINGER_MODEL_SEQUENCES", usual);
     println!("{engine:?}: {sequences} sequences from LINGER_MODEL_SEED={first}");
-    let mut fixture = open(engine).await;
+    let mut fixture = open(engine, 0).await;
     for n in 0..sequences {
         if n % PER_ENGINE == PER_ENGINE - 1 {
             fixture.verify().await;
-            fixture = open(engine).await;
+            fixture = open(engine, n / PER_ENGINE + 1).await;
         }
         Sequence::new(&mut fixture, first.wrapping_add(n)).run().await;
     }
@@ -78,8 +78,11 @@ async fn run(engine: Engine) {
     println!("proof: what=model_{engine:?} runs={sequences} seed={first}");
 }
 
-async fn open(engine: Engine) -> StoreFixture {
-    let mut fixture = StoreFixture::new(engine).await;
+/// The engine with this number: on one Redis, each second one has several shards.
+async fn open(engine: Engine, number: u64) -> StoreFixture {
+    let several = engine == Engine::Redis && number % 2 == 1;
+    let settings = Settings { shards: several.then_some(4), ..Settings::default() };
+    let mut fixture = StoreFixture::with(engine, settings).await;
     fixture.open_others(2).await;
     fixture
 }
@@ -206,7 +209,7 @@ impl<'a> Sequence<'a> {
         self.assert_equal(&engine, &model, "add");
     }
 
-    /// The engine may choose any ready jobs, because shards interleave, but it must return as many as there are.
+    /// The engine may choose any ready jobs, because several shards interleave, but it must return as many as there are.
     async fn reserve(&mut self) {
         // An engine may show an expired job as delayed once a pop has passed it over.
         jobs::promote(&*self.fixture.store).await;

@@ -10,9 +10,9 @@ use super::options;
 
 /// Version of everything under a prefix.
 pub const FORMAT: &str = "2";
-/// How many shards one server is first used with: callers share calls shard by shard, so that fewer
-/// shards make fewer calls. A Cluster gets enough for every server to hold some.
-const SHARDS: u16 = 4;
+/// How many shards a single primary is first used with: callers share calls shard by shard, so that one shard makes the
+/// fewest calls. A Cluster gets enough for every server to hold some.
+const SHARDS: u16 = 1;
 const SHARDS_IN_CLUSTER: u16 = 16;
 
 /// What clients do not know, so that they cannot choose a host's number. Random for each store, so it also identifies it.
@@ -125,7 +125,7 @@ pub fn initial_shards(configured: Option<u16>, has_single_primary: bool) -> u16 
 pub fn difference(format: &str, stored: &str, shards: u16) -> Option<String> {
     ((format, stored) != (FORMAT, &shards.to_string())).then(|| {
         format!(
-            "{stored} shards in format {format} are stored, and this process uses {shards} in format {FORMAT}; \
+            "redis.shards is stored as {stored} in format {format}, and this process uses {shards} in format {FORMAT}; \
              restart it"
         )
     })
@@ -153,8 +153,8 @@ pub fn accept(format: &str, stored: &str, configured: Option<u16>) -> Result<u16
     };
     match configured {
         Some(configured) if configured != shards => Err(format!(
-            "it was first used with {shards} shards and {configured} are configured; the number cannot \
-             change, or jobs would not be found again"
+            "it was first used with redis.shards = {shards}, and {configured} is configured; the number cannot \
+             change, but `linger move` copies the jobs to a store with another"
         )),
         Some(_) | None => Ok(shards),
     }
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(accept("2", "8", Some(8)), Ok(8));
         assert_eq!(accept("2", "256", None), Ok(256));
         let why = accept("2", "16", Some(8)).expect_err("another number");
-        assert!(why.contains("first used with 16 shards and 8 are configured"), "{why}");
+        assert!(why.contains("first used with redis.shards = 16, and 8 is configured"), "{why}");
         for invalid in ["0", "257", "-1", "", "many", "70000"] {
             let why = accept("2", invalid, None).expect_err(invalid);
             assert!(why.contains("between 1 and 256"), "{why}");

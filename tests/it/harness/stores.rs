@@ -75,6 +75,8 @@ pub struct Settings {
     pub dead_retention: Option<Duration>,
     /// Most ids that are remembered.
     pub dedup_max: Option<u64>,
+    /// Number of shards of a Redis.
+    pub shards: Option<u16>,
     /// Whether the embedded engine promotes by itself; otherwise the case decides when jobs are promoted.
     pub promotes_by_itself: bool,
 }
@@ -288,6 +290,7 @@ async fn open(
             // Every server counts as prompt, even on a slow machine, because the laws apply to servers that answer.
             options.prompt_timeout = std::time::Duration::from_secs(60);
             options.prefix.clone_from(prefix);
+            options.shards = settings.shards;
             options.dead_retention = settings.dead_retention;
             options.dedup_max = settings.dedup_max.unwrap_or(options.dedup_max);
             let time = redis::TimeSource::Manual(clock.clone());

@@ -81,6 +81,18 @@ async fn callers_that_come_while_a_call_is_in_flight_share_the_next() {
 }
 
 #[tokio::test]
+async fn callers_that_fill_a_call_do_not_wait_for_the_one_before() {
+    const FILL: usize = 64;
+    let (process, proxy) = behind_a_proxy(seconds(5)).await;
+    // The first call goes on once the second has come.
+    proxy.arm(0, 2, Fault::Together(2));
+    let adds = join_all((0..=FILL).map(|caller| process.store().add(vec![job(&name(caller))])));
+    let added = tokio::time::timeout(BOUND, adds).await.expect("no call hangs");
+    assert_eq!(proxy.disarm(), (2, 2));
+    added.into_iter().for_each(|added| drop(added.expect("adds")));
+}
+
+#[tokio::test]
 async fn each_caller_gets_the_true_outcome_of_a_shared_call_after_a_fault() {
     let (process, proxy) = behind_a_silent_proxy(seconds(5)).await;
     for fault in Fault::ALL {

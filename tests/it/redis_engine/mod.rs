@@ -141,7 +141,10 @@ impl Raw {
 const AUDIT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The default number of shards on one server.
-const SHARDS: u16 = 4;
+const SHARDS: u16 = 1;
+
+/// For tests of what several shards share or divide.
+const SEVERAL_SHARDS: u16 = 4;
 
 /// The hash tag of the shard of a job.
 fn tag(options: &Options, id: &JobId) -> String {

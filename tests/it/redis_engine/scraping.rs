@@ -13,7 +13,7 @@ use linger::{
     },
 };
 
-use super::{Raw, SHARDS};
+use super::{Raw, SEVERAL_SHARDS};
 use crate::harness::{jobs::*, redis::RedisServer, stores::START};
 
 /// How often scripts have run.
@@ -52,6 +52,10 @@ impl Sweeps {
     }
 }
 
+fn on_several_shards(server: &RedisServer) -> Options {
+    Options { shards: Some(SEVERAL_SHARDS), ..Options::new(&server.url()) }
+}
+
 /// Adds a ready job to each of so many topics, whose names end in `end`.
 async fn fill(store: &dyn Store, topics: usize, end: &str) {
     let jobs = (0..topics).map(|n| AddJob { topic: topic(&format!("t-{n}{end}")), ..job(&n.to_string()) });
@@ -67,7 +71,7 @@ async fn a_scrape_reads_all_topics_once_however_many_there_are() {
     let server = RedisServer::start();
     let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
     let (events, metrics) = (Arc::new(StoreEvents::default()), Metrics::new());
-    let (options, time) = (Options::new(&server.url()), TimeSource::Manual(clock.clone()));
+    let (options, time) = (on_several_shards(&server), TimeSource::Manual(clock.clone()));
     let store =
         redis::connect(options, time, events.clone(), metrics.engine.clone()).await.expect("connects");
     fill(&*store, TOPICS, "").await;
@@ -79,11 +83,11 @@ async fn a_scrape_reads_all_topics_once_however_many_there_are() {
     assert!(scrapes.into_iter().all(|scrape| scrape.is_ok()));
     let ran = scripts(&raw).await - before;
     // One or two calls for each shard, one for each topic with a label, and those of the sweep.
-    let slices = 2 * usize::from(SHARDS);
+    let slices = 2 * usize::from(SEVERAL_SHARDS);
     assert!(ran < MAX_TOPICS + slices + 200, "{ran} scripts for {TOPICS} topics");
     // The counts of a shard are read whole: once for the scrape, and at most once by the sweep meanwhile.
     let reads = calls(&raw, "hgetall").await - reads;
-    let most = 2 * usize::from(SHARDS) + sweeps.readings_of_settings();
+    let most = 2 * usize::from(SEVERAL_SHARDS) + sweeps.readings_of_settings();
     assert!(reads <= most, "{reads} times all counts of a shard");
     let page = metrics.encode();
     let shown = |start: &str, end: &str| {
@@ -101,7 +105,7 @@ async fn sorted_topics_are_read_once_and_few_of_them_one_by_one() {
     let server = RedisServer::start();
     let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
     let (events, metrics) = (Arc::new(StoreEvents::default()), Metrics::new());
-    let (options, time) = (Options::new(&server.url()), TimeSource::Manual(clock.clone()));
+    let (options, time) = (on_several_shards(&server), TimeSource::Manual(clock.clone()));
     let store =
         redis::connect(options, time, events.clone(), metrics.engine.clone()).await.expect("connects");
     // The two topics whose jobs wait longest. The second one is not among the topics with most ready jobs.
@@ -118,7 +122,7 @@ async fn sorted_topics_are_read_once_and_few_of_them_one_by_one() {
     let viewed = futures_util::future::join_all(viewers).await;
     let ran = scripts(&raw).await - before;
     // One or two calls for each shard, one for each of a hundred topics, and those of the sweep.
-    assert!(ran < 100 + 2 * usize::from(SHARDS) + 200, "{ran} scripts for {TOPICS} topics");
+    assert!(ran < 100 + 2 * usize::from(SEVERAL_SHARDS) + 200, "{ran} scripts for {TOPICS} topics");
     for topics in viewed {
         let topics = topics.expect("reads");
         assert_eq!((topics.len(), topics[0].0.as_str()), (5, "y"));
@@ -137,15 +141,16 @@ async fn callers_and_the_pages_of_a_list_share_a_reading_of_the_counts() {
     let server = RedisServer::start();
     let clock = ManualClock::new(Timestamp::parse(START).expect("a moment"));
     let (events, metrics) = (Arc::new(StoreEvents::default()), Metrics::new());
-    let (options, time) = (Options::new(&server.url()), TimeSource::Manual(clock));
+    let (options, time) = (on_several_shards(&server), TimeSource::Manual(clock));
     let store = redis::connect(options, time, events, metrics.engine.clone()).await.expect("connects");
     fill(&*store, TOPICS, "").await;
     let raw = Raw::connect(&server.url()).await;
     let reads = async || calls(&raw, "hgetall").await + calls(&raw, "hscan").await;
     // Two readings, one of which may have begun before the last caller came, another one whenever that has been kept for two
     // seconds, and those of the sweep.
-    let most =
-        |sweeps: &Sweeps| (3 + sweeps.times(2_000)) * usize::from(SHARDS) + sweeps.readings_of_settings();
+    let most = |sweeps: &Sweeps| {
+        (3 + sweeps.times(2_000)) * usize::from(SEVERAL_SHARDS) + sweeps.readings_of_settings()
+    };
     let (before, sweeps) = (reads().await, Sweeps::begin());
     let lists = (0..16).map(|_| store.topics(ALL, None, 10));
     for list in futures_util::future::join_all(lists).await {

@@ -6,7 +6,7 @@ use linger::{
     store::{AddJob, RecordPage, ScheduleUpdates, Steps, TopicUpdates, Verified, redis::Options},
 };
 
-use super::{Process, Raw, options, proxy::Proxy, tag};
+use super::{Process, Raw, SEVERAL_SHARDS, options, proxy::Proxy, tag};
 use crate::harness::{jobs::*, records::schedule, redis::shared};
 
 /// A process with jobs in every state and schedules on one shard, and the hash tag of that shard.
@@ -108,7 +108,7 @@ async fn a_job_that_is_twice_in_its_list_or_on_a_wrong_shard_is_reported() {
     assert!(faults.iter().any(|fault| fault.contains("job ready: it is twice")), "{faults:?}");
 
     // The shard that the job leaves is empty then.
-    let options = Options { accept_empty: true, ..options() };
+    let options = Options { accept_empty: true, shards: Some(SEVERAL_SHARDS), ..options() };
     let process = Process::start(&options).await;
     add(process.store(), job("stray")).await;
     let (there, elsewhere) = (tag_of(&options, "stray"), tag_of(&options, "neighbour"));
@@ -122,7 +122,7 @@ async fn a_job_that_is_twice_in_its_list_or_on_a_wrong_shard_is_reported() {
 
 #[tokio::test]
 async fn a_schedule_that_cannot_be_read_or_is_on_a_wrong_shard_is_named_and_the_others_are_read() {
-    let options = options();
+    let options = Options { shards: Some(SEVERAL_SHARDS), ..options() };
     let process = Process::start(&options).await;
     let names: Vec<String> = (0..150).map(|n| format!("s{n:03}")).collect();
     let schedules: Vec<_> = names.iter().map(|name| schedule(name, None, "{}")).collect();

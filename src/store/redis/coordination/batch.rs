@@ -1,7 +1,8 @@
 //! Batches of calls: while a call of one kind to a shard is in flight, the requests of other callers
 //! of that kind and shard collect, and share the next call. Half of a small script's cost is
 //! reaching the server and starting the script. A caller without company is served alone, at once: there is no timer
-//! and no task in between. Must not know what the calls do.
+//! and no task in between. When those that wait fill a call, it does not wait for the one before: it begins beside it. Must
+//! not know what the calls do.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
@@ -22,6 +23,10 @@ use crate::{
 /// Most items, and about the most bytes, that different callers share a call for, so that no call blocks Redis
 /// for long.
 const LIMIT: (usize, usize) = (64, 512 * 1_024);
+
+/// Most calls of one kind to one shard that are in flight at a time, so that Redis need not wait for this process
+/// between full calls.
+const MOST_IN_FLIGHT: usize = 2;
 
 /// A call is begun only for callers who still wait at least this long for its reply.
 const MIN_WAIT: Duration = Duration::from_millis(250);
@@ -55,9 +60,9 @@ struct BatcherState<C: BatchCall> {
     shards: Vec<Mutex<BatchQueue<C>>>,
 }
 
-/// The requests for one shard that wait for the call in flight.
+/// The requests for one shard that wait for the calls in flight.
 struct BatchQueue<C: BatchCall> {
-    busy: bool,
+    in_flight: usize,
     last_number: u64,
     waiting: Vec<BatchRequest<C>>,
 }
@@ -74,7 +79,7 @@ type QueuedCall<C> = (u64, oneshot::Receiver<Result<Vec<<C as BatchCall>::Outcom
 
 impl<C: BatchCall> CallBatcher<C> {
     pub fn new(call: C, context: EngineContext, shards: u16) -> Self {
-        let queue = || Mutex::new(BatchQueue { busy: false, last_number: 0, waiting: Vec::new() });
+        let queue = || Mutex::new(BatchQueue { in_flight: 0, last_number: 0, waiting: Vec::new() });
         Self(Arc::new(BatcherState { call, context, shards: (0..shards).map(|_| queue()).collect() }))
     }
 
@@ -83,11 +88,12 @@ impl<C: BatchCall> CallBatcher<C> {
         let since_us = self.0.context.now_us();
         let queued = {
             let mut queue = self.0.lock(shard);
-            if queue.busy {
-                Err(queue.push(items, since_us))
-            } else {
-                queue.busy = true;
+            if queue.in_flight == 0 {
+                queue.in_flight = 1;
                 Ok(items)
+            } else {
+                let queued = queue.push(items, since_us);
+                Err((queued, queue.next_batch()))
             }
         };
         match queued {
@@ -97,7 +103,10 @@ impl<C: BatchCall> CallBatcher<C> {
                 in_flight.fault = reason_of(&outcomes);
                 outcomes
             }
-            Err(queued) => self.wait(shard, queued).await,
+            Err((queued, requests)) => {
+                BatcherState::begin(&self.0, shard, requests);
+                self.wait(shard, queued).await
+            }
         }
     }
 
@@ -129,6 +138,16 @@ impl<C: BatchCall> BatcherState<C> {
     fn lock(&self, shard: Shard) -> MutexGuard<'_, BatchQueue<C>> {
         self.shards[usize::from(shard)].lock().expect("no code panics while it holds a queue")
     }
+
+    /// Begins the call for these requests, if there are any, and those that may begin beside it.
+    fn begin(this: &Arc<Self>, shard: Shard, mut requests: Vec<BatchRequest<C>>) {
+        while !requests.is_empty() {
+            let in_flight = CallInFlight { batcher: this.clone(), shard, fault: None };
+            // Spawned, so that the current caller goes on at once.
+            this.context.spawn(serve(in_flight, requests));
+            requests = this.lock(shard).next_batch();
+        }
+    }
 }
 
 impl<C: BatchCall> BatchQueue<C> {
@@ -150,24 +169,33 @@ impl<C: BatchCall> BatchQueue<C> {
         self.waiting.extract_if(.., |request| request.since_us < earliest_us).collect()
     }
 
-    /// The next requests to share a call. Without any, the queue is no longer busy.
+    /// The next requests to share a call, if it may begin now: when no other is in flight, or when they fill it.
     fn next_batch(&mut self) -> Vec<BatchRequest<C>> {
+        if self.in_flight == MOST_IN_FLIGHT {
+            return Vec::new();
+        }
         // Drop requests whose caller is gone: running them late could undo newer work.
         self.waiting.retain(|request| !request.reply.is_closed());
         let (mut items, mut bytes) = (0, 0);
+        let is_full = |items, bytes| items >= LIMIT.0 || bytes >= LIMIT.1;
         let batch = self.waiting.iter().take_while(|request| {
-            let fits = items == 0 || (items < LIMIT.0 && bytes < LIMIT.1);
-            items += request.items.len();
-            bytes += request.items.iter().map(C::weight).sum::<usize>();
+            let fits = !is_full(items, bytes);
+            if fits {
+                items += request.items.len();
+                bytes += request.items.iter().map(C::weight).sum::<usize>();
+            }
             fits
         });
         let count = batch.count();
-        self.busy = count > 0;
+        if count == 0 || (self.in_flight > 0 && !is_full(items, bytes)) {
+            return Vec::new();
+        }
+        self.in_flight += 1;
         self.waiting.drain(..count).collect()
     }
 }
 
-/// The call in flight to a shard. When it ends, however it does, the next batch begins.
+/// A call in flight to a shard. When it ends, however it does, the next begins.
 struct CallInFlight<C: BatchCall> {
     batcher: Arc<BatcherState<C>>,
     shard: Shard,
@@ -182,17 +210,14 @@ impl<C: BatchCall> Drop for CallInFlight<C> {
         let earliest_us = context.now_us() - micros(longest_wait - MIN_WAIT.min(longest_wait / 2));
         let (expired, requests) = {
             let mut queue = self.batcher.lock(self.shard);
+            queue.in_flight -= 1;
             (queue.take_expired(earliest_us), queue.next_batch())
         };
         for request in expired {
             // These callers waited for this call to end, so they get its fault, if any. Their items were not sent.
             let _ = request.reply.send(Err(self.fault.clone().unwrap_or_else(not_in_time)));
         }
-        if !requests.is_empty() {
-            let in_flight = Self { batcher: self.batcher.clone(), shard: self.shard, fault: None };
-            // Spawned, so that the current caller returns at once.
-            context.spawn(serve(in_flight, requests));
-        }
+        BatcherState::begin(&self.batcher, self.shard, requests);
     }
 }
 

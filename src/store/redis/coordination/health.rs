@@ -123,6 +123,8 @@ fn lost_parts(shards: usize, layout: bool, all: usize) -> Option<String> {
     let what = match (shards, layout) {
         (0, false) => return None,
         (0, true) => "the settings of topics".to_owned(),
+        (_, false) if shards == all => "the jobs".to_owned(),
+        (_, true) if shards == all => "the jobs and the settings of topics".to_owned(),
         (_, false) => format!("{shards} of {all} shards"),
         (_, true) => format!("{shards} of {all} shards and the settings of topics"),
     };
@@ -247,6 +249,8 @@ mod tests {
             (0, true, "the settings of topics in Redis"),
             (5, false, "5 of 16 shards in Redis"),
             (5, true, "5 of 16 shards and the settings of topics in Redis"),
+            (16, false, "the jobs in Redis"),
+            (16, true, "the jobs and the settings of topics in Redis"),
         ] {
             let detail = lost_parts(shards, layout, 16).expect("is lost");
             assert!(detail.starts_with(what), "{detail}");
