@@ -80,9 +80,8 @@ async fn run(engine: Engine) {
 
 /// The engine with this number: on one Redis, each second one has several shards.
 async fn open(engine: Engine, number: u64) -> StoreFixture {
-    let several = engine == Engine::Redis && number % 2 == 1;
-    let settings = Settings { shards: several.then_some(4), ..Settings::default() };
-    let mut fixture = StoreFixture::with(engine, settings).await;
+    let shards = (engine == Engine::Redis && number % 2 == 1).then_some(4);
+    let mut fixture = StoreFixture::with(engine, Settings { shards, ..Settings::default() }).await;
     fixture.open_others(2).await;
     fixture
 }

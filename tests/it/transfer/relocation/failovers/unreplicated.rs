@@ -89,7 +89,8 @@ enum Run {
 
 /// The source loses its mark and its fences with its primary, while its server keeps running.
 fn lose_mark_of_source(run: Run, count: usize, why: &str) {
-    let settings = if run == Run::Copies { LONG_RETRY } else { "" };
+    // Of four shards, the mover has yet to read that of the jobs that are added in the middle.
+    let settings = if run == Run::Copies { &format!("{LONG_RETRY}shards = 4\n") } else { "" };
     let (sentinels, prefix) = (start_sentinels(&LONG_TIMEOUT), fresh_prefix());
     let (proxy, target, target_prefix) = standalone();
     let setup = Setup::new(&(sentinels.settings(&prefix) + settings), &(target + settings));
