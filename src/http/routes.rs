@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    handler::Handler,
     http::{HeaderValue, Method, Uri, header},
     response::Response,
     routing::{MethodFilter, MethodRouter},
@@ -18,7 +17,7 @@ use tower_http::{
 use super::{
     app::App,
     edge::{
-        Middleware,
+        AsyncHandler, Middleware,
         RequiredScope::{self, AllTopics, Any, Of, Public},
         RouteKind, RouteSpec,
     },
@@ -164,7 +163,7 @@ macro_rules! methods {
         $(fn $name<T: 'static>(
             path: &'static str,
             required: RequiredScope,
-            handler: impl Handler<T, App>,
+            handler: impl AsyncHandler<T, App>,
         ) -> Route {
             Route {
                 method: Method::$method,

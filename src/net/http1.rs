@@ -1,11 +1,24 @@
 //! HTTP/1 on a connection: hyper, with the timeouts of `io_timeouts`. Knows no route: a service answers the requests.
 
-use std::{convert::Infallible, error::Error, fmt::Write, time::Duration};
+use std::{
+    convert::Infallible,
+    error::Error,
+    fmt::Write,
+    pin::Pin,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use http_body::Body;
-use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::{
+    Request, Response,
+    body::Incoming,
+    rt::{Sleep, Timer},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt};
@@ -13,12 +26,34 @@ use tower::{Service, ServiceExt};
 use super::{client::ConnectedClient, io_timeouts::TimedStream, protocol::Protocol, transport::Transport};
 use crate::metrics::CloseReason;
 
-/// Effectively no timeout: hyper's would count the reading of a response as idle time, so `io_timeouts` enforces the
-/// real ones. hyper must still have one, or it does not read the next request after a response.
-const HYPER_HEADER_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3_600);
+/// hyper's timer, which never fires, whatever the timeout: hyper would count the reading of a response as idle time, so
+/// `io_timeouts` enforces the real ones. hyper must still have a timeout, or it does not read the next request after a
+/// response.
+#[derive(Debug, Clone, Copy)]
+struct EndlessTimer;
 
-/// Most headers of a request.
-const MAX_HEADERS: usize = 100;
+/// A wait of an [`EndlessTimer`].
+struct EndlessSleep;
+
+impl Timer for EndlessTimer {
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(EndlessSleep)
+    }
+
+    fn sleep_until(&self, _: Instant) -> Pin<Box<dyn Sleep>> {
+        Box::pin(EndlessSleep)
+    }
+}
+
+impl Sleep for EndlessSleep {}
+
+impl Future for EndlessSleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+}
 
 /// Answers requests: every service of tower that cannot fail, such as a router.
 pub trait HttpService: Clone + Send + Sync + 'static {
@@ -89,10 +124,10 @@ impl<H: HttpService> Protocol for Http1<H> {
         });
         let mut connection = http1::Builder::new()
             .half_close(true)
-            .timer(TokioTimer::new())
-            .header_read_timeout(HYPER_HEADER_TIMEOUT)
+            .timer(EndlessTimer)
+            .header_read_timeout(Duration::ZERO)
             .max_header_size(transport.options.max_header_bytes)
-            .max_headers(MAX_HEADERS)
+            // At most 100 headers: hyper's own limit, since any that is set costs each request a copy of 3 kB.
             .serve_connection(TokioIo::new(stream), handle);
         let ended = tokio::select! {
             // Shutdown first, so that a response caused by it announces the end of the connection.

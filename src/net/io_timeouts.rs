@@ -19,6 +19,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::transport::Transport;
 use crate::metrics::CloseReason;
 
+#[cfg(test)]
+mod tests;
+
 /// Bytes of a request's body that must arrive within each body timeout, and bytes of a response that must be read
 /// within each write timeout.
 pub(crate) const WINDOW_BYTES: usize = 64 * 1_024;
@@ -82,6 +85,8 @@ pub struct TimedStream<S> {
     transport: Arc<Transport>,
     phase: RequestPhase,
     head: HeadWait,
+    /// Fires at the end of a wait for a head, or earlier.
+    timer: Option<HeadTimer>,
     /// Set while a part of a response waits to be read by the client.
     write_window: Option<WriteWindow>,
     /// Bytes that the client sent after a request that is cancelled on close; hyper reads them afterwards.
@@ -95,7 +100,15 @@ struct HeadWait {
     phase_number: u64,
     /// Whether a part of the head has arrived.
     begun: bool,
-    timeout: Option<Timeout>,
+    /// When the wait has lasted too long, by the clock; `None` before it.
+    ends_us: Option<i64>,
+}
+
+/// A timeout that outlasts the wait it was set for: with one for each wait, every request would set one and cancel it.
+struct HeadTimer {
+    /// When it fires, by the clock.
+    fires_us: i64,
+    timeout: Timeout,
 }
 
 /// A stretch of a response: the client must read [`WINDOW_BYTES`] of it in time.
@@ -111,6 +124,7 @@ impl<S> TimedStream<S> {
             transport,
             phase,
             head: HeadWait::default(),
+            timer: None,
             write_window: None,
             read_ahead: Vec::new(),
         }
@@ -142,11 +156,29 @@ impl<S> TimedStream<S> {
                 (options.keep_alive_timeout, CloseReason::Idle, "the client sends no further request")
             }
         };
-        let mut timeout = self.head.timeout.take().unwrap_or_else(|| self.timeout(limit));
-        let expired = timeout.as_mut().poll(cx);
-        self.head.timeout = Some(timeout);
-        ready!(expired);
+        let limit_us = i64::try_from(limit.as_micros()).unwrap_or(i64::MAX);
+        let mut now_us = self.transport.clock.now_micros();
+        let ends_us = *self.head.ends_us.get_or_insert(now_us.saturating_add(limit_us));
+        while now_us < ends_us {
+            ready!(self.poll_timer(cx, now_us, ends_us));
+            now_us = self.transport.clock.now_micros();
+        }
         Poll::Ready(self.close_error(reason, message))
+    }
+
+    /// Ready at `ends_us` or earlier: the timer of a wait that ended early is used on, and set anew once it has fired. Timers
+    /// stop while the machine is suspended, and the clock does not: one that should have fired is not used on.
+    fn poll_timer(&mut self, cx: &mut Context<'_>, now_us: i64, ends_us: i64) -> Poll<()> {
+        let set = self.timer.take().filter(|timer| (now_us..=ends_us).contains(&timer.fires_us));
+        let mut timer = set.unwrap_or_else(|| {
+            let left = Duration::from_micros(ends_us.abs_diff(now_us));
+            HeadTimer { fires_us: ends_us, timeout: self.timeout(left) }
+        });
+        let fired = timer.timeout.as_mut().poll(cx);
+        if fired.is_pending() {
+            self.timer = Some(timer);
+        }
+        fired
     }
 
     /// Ready once the client has read less than a window of a response for too long.
@@ -228,11 +260,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
         };
         let waits_for_head = phase_number.is_multiple_of(2) && this.write_window.is_none();
         if !waits_for_head {
-            this.head.timeout = None;
+            this.head.ends_us = None;
         } else if read.is_pending() {
             return this.poll_head_timeout(cx).map(Err);
         } else if into.filled().len() > len_before && !this.head.begun {
-            this.head = HeadWait { phase_number, begun: true, timeout: None };
+            this.head = HeadWait { phase_number, begun: true, ends_us: None };
         }
         read
     }

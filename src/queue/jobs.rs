@@ -56,7 +56,8 @@ impl Queue {
     /// [`Error::CallbackNotAllowed`], or the store's.
     pub async fn add(&self, scope: &TopicFilter, job: NewJob, by: Option<&Actor>) -> Result<AddOutcome> {
         let span = self.begin_span();
-        let added = self.store.add(vec![self.resolve(job, by)?]).await?;
+        let job = self.resolve(job, by)?;
+        let added = self.store.add(vec![job]).await?;
         self.add_outcome(scope, added.into_iter().next().ok_or_else(missing_result)?, &span)
     }
 

@@ -57,9 +57,9 @@ impl Queue {
     /// # Errors
     /// [`Error::TopicHasCallback`], [`Error::Draining`] once shutdown has begun, [`Error::TooManyWaiting`],
     /// [`Error::BatchTooLarge`], or the store's.
-    pub async fn pop(&self, mut pop: Pop) -> Result<Delivery> {
+    pub fn pop(&self, mut pop: Pop) -> impl Future<Output = Result<Delivery>> + Send {
         pop.wait = pop.wait.min(self.limits.max_wait);
-        self.pop_unshortened(pop).await
+        self.pop_unshortened(pop)
     }
 
     /// Pops as [`pop`](Self::pop) does, but waits for the whole of `pop.wait`: for a protocol with a limit of its own.

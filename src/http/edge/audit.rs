@@ -44,23 +44,25 @@ pub struct AuditedRequest {
 }
 
 impl AuditedRequest {
-    /// `None` if the call is not audited.
+    /// Whether a call of `caller` is audited.
+    pub fn is_audited(route: &RouteSpec, request: &Request, caller: &Caller) -> bool {
+        is_audited(route, request.method(), is_from_browser(request), caller)
+    }
+
+    /// What is known of a call of `caller`; `None` if its path cannot be read, so that its handler refuses it.
     pub async fn of_request(
         route: &RouteSpec,
         request: &mut Request,
-        caller: Option<&Caller>,
+        caller: &Caller,
         address: Option<IpAddr>,
         body: &Bytes,
     ) -> Option<Self> {
-        // Browsers send it with every request that is no plain GET, and `browser.rs` has refused those of foreign pages.
-        let from_browser = request.headers().contains_key(header::ORIGIN);
-        let caller = caller.filter(|caller| is_audited(route, request.method(), from_browser, caller))?;
         let params = request.extract_parts::<RawPathParams>().await.ok()?;
         let path_params = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         Some(Self {
             caller: caller.clone(),
             address,
-            from_browser,
+            from_browser: is_from_browser(request),
             method: request.method().clone(),
             uri: request.uri().clone(),
             route: route.path,
@@ -73,6 +75,11 @@ impl AuditedRequest {
     pub fn path_param(&self, name: &str) -> Option<&str> {
         self.path_params.iter().find(|(found, _)| found == name).map(|(_, value)| &**value)
     }
+}
+
+/// Browsers send an origin with every request that is no plain GET, and `browser.rs` has refused those of foreign pages.
+fn is_from_browser(request: &Request) -> bool {
+    request.headers().contains_key(header::ORIGIN)
 }
 
 fn is_audited(route: &RouteSpec, method: &Method, from_browser: bool, caller: &Caller) -> bool {

@@ -8,13 +8,15 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, Method, Version, header, uri::Authority};
+use axum::http::{HeaderMap, HeaderName, Method, Version, header, uri::Authority};
 
 use super::{
     options::HttpOptions,
     route::{RouteKind, RouteSpec},
 };
 use crate::http::errors::Problem;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Refuses a request that a foreign page sent to `route`, whose host is checked if that is set.
 pub fn check<B>(
@@ -92,7 +94,7 @@ fn matches_pattern(pattern: &str, host: &str) -> bool {
 fn is_foreign(headers: &HeaderMap, host: Option<&Authority>, options: &HttpOptions) -> bool {
     let foreign_site = |value: &axum::http::HeaderValue| value != "same-origin" && value != "none";
     let foreign_page = |value: &axum::http::HeaderValue| !is_own_page(value.as_bytes(), host, options);
-    headers.get_all("sec-fetch-site").iter().any(foreign_site)
+    headers.get_all(SEC_FETCH_SITE).iter().any(foreign_site)
         || headers.get_all(header::ORIGIN).iter().any(foreign_page)
         || headers.get_all(header::REFERER).iter().any(foreign_page)
 }

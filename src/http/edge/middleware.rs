@@ -1,14 +1,18 @@
 //! The middleware around every handler, from the outside in: the request span, which also renders errors; panics; and
 //! the guard, which checks the caller and reads the body.
 //!
-//! Tower services around each handler, not axum's layers around a whole `Router`: those are boxed, and copied for every
-//! request together with all that is below them. A service here knows its route without a lookup, and not the type of
+//! A tower service around each handler, not axum's layers around a whole `Router`: those are boxed, and copied for every
+//! request together with all that is below them. The service here knows its route without a lookup, and not the type of
 //! its handler: each type would be a copy of all of this for the compiler.
+//!
+//! The request is lent to what comes after, down to the handler: each async function that took it over would hold a copy of
+//! it, and what is allocated for a request is to stay below a kilobyte, up to which the allocator is quick.
 
 use std::{
-    any::Any,
     convert::Infallible,
     net::Ipv4Addr,
+    panic::AssertUnwindSafe,
+    pin::pin,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -20,9 +24,8 @@ use axum::{
     http::Method,
     response::{IntoResponse, Response},
 };
-use futures_util::future::BoxFuture;
-use tower::{Layer, Service};
-use tower_http::catch_panic::{CatchPanic, CatchPanicLayer};
+use futures_util::{FutureExt, future::BoxFuture};
+use tower::Service;
 
 use super::{
     audit::{AuditedRequest, Auditor},
@@ -48,9 +51,6 @@ use crate::{
 #[derive(Clone)]
 pub struct Middleware(Arc<RouteContext>);
 
-type PanicHandler = fn(Box<dyn Any + Send>) -> Response;
-type ResponseFuture = BoxFuture<'static, Result<Response, Infallible>>;
-
 impl Middleware {
     pub fn new(edge: &Edge, dialect: Arc<dyn Dialect>, route: RouteSpec) -> Self {
         Self(Arc::new(RouteContext { edge: edge.clone(), dialect, route, auditor: None }))
@@ -66,143 +66,119 @@ impl Middleware {
     /// The service that answers the requests of the route with `handler`, which gets `state`.
     pub fn wrap<T, S: Clone + Send + Sync + 'static>(
         self,
-        handler: impl Handler<T, S>,
+        handler: impl AsyncHandler<T, S>,
         state: S,
-    ) -> Spanned<CatchPanic<Guarded, PanicHandler>> {
-        let handler: ErasedHandler =
-            Arc::new(move |request| Box::pin(handler.clone().call(request, state.clone())));
-        let guarded = Guarded { middleware: self.clone(), handler };
-        let caught = CatchPanicLayer::custom(request_span::panicked as PanicHandler).layer(guarded);
-        Spanned { middleware: self, inner: caught }
+    ) -> Guarded {
+        let handler = Arc::new(move |request| handler.clone().call(request, state.clone()));
+        Guarded { context: self.0, handler }
     }
 }
+
+/// A handler that is an async function. axum boxes the futures of all of these.
+pub trait AsyncHandler<T, S>: Handler<T, S, Future = BoxFuture<'static, Response>> {}
+
+impl<T, S, H: Handler<T, S, Future = BoxFuture<'static, Response>>> AsyncHandler<T, S> for H {}
 
 /// A handler of any type.
 type ErasedHandler = Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>;
 
-/// Logs and counts a request and gives its response the final form.
-#[derive(Clone)]
-pub struct Spanned<S> {
-    middleware: Middleware,
-    inner: S,
-}
-
-impl<S, B> Service<Request> for Spanned<S>
-where
-    S: Service<Request, Response = axum::http::Response<B>, Error = Infallible>,
-    S::Future: Send + 'static,
-    B: axum::body::HttpBody<Data = Bytes, Error: Into<axum::BoxError>> + Send + 'static,
-{
-    type Response = Response;
-    type Error = Infallible;
-    type Future = ResponseFuture;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request) -> ResponseFuture {
-        let span = RequestSpan::new(self.middleware.0.clone(), &request);
-        let response = self.inner.call(request);
-        Box::pin(async move { Ok(span.run(async { response.await.into_response() }).await) })
-    }
-}
-
-/// Lets a request through to its handler if it may pass, and charges the response to the budget.
+/// Logs and counts a request, lets it through to its handler if it may pass, and gives its response the final form.
 #[derive(Clone)]
 pub struct Guarded {
-    middleware: Middleware,
+    context: Arc<RouteContext>,
     handler: ErasedHandler,
 }
 
 impl Service<Request> for Guarded {
     type Response = Response;
     type Error = Infallible;
-    type Future = ResponseFuture;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request) -> ResponseFuture {
-        Box::pin(call_guarded(self.middleware.clone(), request, self.handler.clone()))
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        let Self { context, handler } = self.clone();
+        Box::pin(async move {
+            let span = RequestSpan::new(&context, &request);
+            let answered = AssertUnwindSafe(call_guarded(&context, &mut request, &handler)).catch_unwind();
+            let answered = answered.map(|answered| answered.unwrap_or_else(request_span::panicked));
+            Ok(span.run(pin!(answered)).await)
+        })
     }
 }
 
-async fn call_guarded(
-    Middleware(context): Middleware,
-    mut request: Request,
-    handler: ErasedHandler,
-) -> Result<Response, Infallible> {
-    let RouteContext { edge, dialect, route, auditor } = &*context;
-    let class = ResponseClass::of_request(route, request.method());
-    let client = ConnectedClient::of_request(&request);
-    let (mut caller, mut body) = (None, Bytes::new());
-    let admitted = match admit(&context, &mut request, &mut caller) {
-        Ok(()) => {
-            let key = caller_key(caller.as_ref(), client.as_ref());
-            request_body::read(edge, (&**dialect, route), key, request).await
-        }
-        Err(problem) => Err(problem),
-    };
-    let response =
-        match admitted.and_then(|admitted| check_begins(edge, class, client.as_ref()).map(|()| admitted)) {
-            Ok((mut request, bytes)) => {
-                if class == ResponseClass::Delivery {
-                    // A poll may wait for a minute and needs its body only until it is parsed.
-                    drop(bytes);
-                } else {
-                    body = bytes;
-                }
-                let address = client.as_ref().map(|client| client.address);
-                let audited = match auditor {
-                    Some(auditor) => {
-                        AuditedRequest::of_request(route, &mut request, caller.as_ref(), address, &body)
-                            .await
-                            .map(|call| (auditor, call))
-                    }
-                    None => None,
-                };
-                let answer = respond(route, request, &handler);
-                let response = match audited {
-                    Some((auditor, call)) => {
-                        // Once more: the client may have given up while the call was noted.
-                        let answer = async {
-                            match check_begins(edge, class, client.as_ref()) {
-                                Ok(()) => answer.await,
-                                Err(problem) => problem.into_response(),
-                            }
-                        };
-                        auditor.carry_out(call, Box::pin(answer)).await
-                    }
-                    None => answer.await,
-                };
-                match client {
-                    // The jobs are given back when the response is dropped.
-                    Some(client) if class == ResponseClass::Delivery && client.has_left() => {
-                        Problem::not_begun(CLIENT_LEFT).into_response()
-                    }
-                    Some(_) | None => response,
-                }
-            }
-            Err(problem) => problem.into_response(),
-        };
-    // The body counts against the budget as long as the handler uses what was parsed from it.
-    drop(body);
-    let mut response = response_budget::charge(edge, class, response);
+/// Has the handler answer a request if it may pass, and charges the response to the budget.
+async fn call_guarded(context: &RouteContext, request: &mut Request, handler: &ErasedHandler) -> Response {
+    let class = ResponseClass::of_request(&context.route, request.method());
+    let client = ConnectedClient::of_request(request);
+    let mut caller = None;
+    let answered = answer(context, (class, client.as_ref()), request, &mut caller, handler).await;
+    let response = answered.unwrap_or_else(IntoResponse::into_response);
+    let mut response = response_budget::charge(&context.edge, class, response);
     if let Some(caller) = caller.filter(|_| response.status().is_server_error()) {
         response.extensions_mut().insert(CallerName(caller.name));
+    }
+    response
+}
+
+/// Has the handler answer a request if it may pass. Stores in `caller` who sent it.
+async fn answer(
+    context: &RouteContext,
+    (class, client): (ResponseClass, Option<&ConnectedClient>),
+    request: &mut Request,
+    caller: &mut Option<Caller>,
+    handler: &ErasedHandler,
+) -> Result<Response, Problem> {
+    let RouteContext { edge, dialect, route, auditor } = context;
+    admit(context, request, caller)?;
+    let key = caller_key(caller.as_ref(), client);
+    let mut body = request_body::read(edge, (&**dialect, route), key, request).await?;
+    check_begins(edge, class, client)?;
+    if class == ResponseClass::Delivery {
+        // A poll may wait for a minute and needs its body only until it is parsed.
+        body = Bytes::new();
+    }
+    let caller = caller.as_ref().filter(|caller| AuditedRequest::is_audited(route, request, caller));
+    let response = match auditor.as_ref().zip(caller) {
+        None => respond(route, request, handler).await,
+        // Boxed to keep the future of all other calls small.
+        Some((auditor, caller)) => {
+            let address = client.map(|client| client.address);
+            Box::pin(async {
+                let call = AuditedRequest::of_request(route, request, caller, address, &body).await;
+                let Some(call) = call else { return respond(route, request, handler).await };
+                let answer = async {
+                    // Once more: the client may have given up while the call was noted.
+                    match check_begins(edge, class, client) {
+                        Ok(()) => respond(route, request, handler).await,
+                        Err(problem) => problem.into_response(),
+                    }
+                };
+                auditor.carry_out(call, Box::pin(answer)).await
+            })
+            .await
+        }
+    };
+    // The body counts against the budget as long as the handler uses what was parsed from it.
+    drop(body);
+    if class == ResponseClass::Delivery && client.is_some_and(ConnectedClient::has_left) {
+        // The jobs are given back when the response is dropped.
+        return Err(Problem::not_begun(CLIENT_LEFT));
     }
     Ok(response)
 }
 
 /// The answer of the handler, with its tag if it has one. That to `HEAD` has none: as a 304 it would tell the length of nothing.
-async fn respond(route: &RouteSpec, request: Request, handler: &ErasedHandler) -> Response {
-    if !route.is_tagged || request.method() != Method::GET {
-        return handler(request).await;
+async fn respond(route: &RouteSpec, request: &mut Request, handler: &ErasedHandler) -> Response {
+    let known =
+        (route.is_tagged && request.method() == Method::GET).then(|| KnownTags::sent_in(request.headers()));
+    let response = handler(std::mem::take(request)).await;
+    match known {
+        Some(known) => Box::pin(entity_tag::tag(&known, response)).await,
+        None => response,
     }
-    let known = KnownTags::sent_in(request.headers());
-    entity_tag::tag(&known, handler(request).await).await
 }
 
 /// Refuses requests that must not pass. Stores in `caller` who sent the request.

@@ -29,7 +29,7 @@ pub use self::browser::check as check_browser;
 pub use self::{
     audit::{AuditedRequest, Auditor},
     dialect::Dialect,
-    middleware::Middleware,
+    middleware::{AsyncHandler, Middleware},
     options::{HttpOptions, MAX_SMALL_REQUEST_BYTES, MIN_BODY_RATE},
     request_span::{NotARefusal, PollWait, too_many_connections},
     route::{RequiredScope, RouteKind, RouteSpec},

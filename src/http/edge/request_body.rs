@@ -66,21 +66,21 @@ impl AsRef<[u8]> for PermittedBody {
     }
 }
 
-/// Reads the body of `request`, which `caller` sent to `route`, for the handler to use as a whole. Also returns the
-/// bytes: they count against the budgets until they are dropped.
+/// Reads the body of `request`, which `caller` sent to `route`, and leaves it with the request for the handler to use as a
+/// whole. Also returns the bytes: they count against the budgets until they are dropped.
 pub async fn read(
     edge: &Edge,
     (dialect, route): (&dyn Dialect, &RouteSpec),
     caller: CallerKey,
-    request: Request,
-) -> Result<(Request, Bytes), Problem> {
-    let (mut parts, body) = request.into_parts();
+    request: &mut Request,
+) -> Result<Bytes, Problem> {
     let mut bytes = Bytes::new();
+    let body = std::mem::take(request.body_mut());
     if !body.is_end_stream() {
         // Boxed to keep the future of a long poll small, which has no body.
-        if route.kind != RouteKind::Unknown && dialect.accepts_body(&parts.method) {
+        if route.kind != RouteKind::Unknown && dialect.accepts_body(request.method()) {
             bytes = Box::pin(collect(edge, caller, max_len(edge, route), body)).await?;
-            parts.extensions.insert(RequestBytes(bytes.clone()));
+            request.extensions_mut().insert(RequestBytes(bytes.clone()));
         } else {
             // Not counted against the budgets, so that `/livez` answers even if clients without a token send bodies.
             let mut unexpected = Vec::new();
@@ -94,7 +94,7 @@ pub async fn read(
             }
         }
     }
-    Ok((Request::from_parts(parts, Body::empty()), bytes))
+    Ok(bytes)
 }
 
 /// Whether a body carries nothing that could be ignored. Some clients send an empty object or `null` with every call.

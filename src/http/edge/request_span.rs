@@ -2,7 +2,7 @@
 //!
 //! Logs the route's pattern, never the target that was sent, since its query may contain a receipt, and never a body.
 
-use std::{any::Any, net::IpAddr, sync::Arc, time::Duration};
+use std::{any::Any, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -77,8 +77,8 @@ pub struct NotARefusal;
 pub struct CallerName(pub Arc<str>);
 
 /// A request from its arrival to its response.
-pub struct RequestSpan {
-    context: Arc<RouteContext>,
+pub struct RequestSpan<'a> {
+    context: &'a RouteContext,
     method: &'static str,
     id: RequestId,
     began_us: i64,
@@ -88,8 +88,8 @@ pub struct RequestSpan {
     _in_flight: GaugeGuard,
 }
 
-impl RequestSpan {
-    pub fn new(context: Arc<RouteContext>, request: &Request) -> Self {
+impl<'a> RequestSpan<'a> {
+    pub fn new(context: &'a RouteContext, request: &Request) -> Self {
         Self {
             method: method_label(request.method()),
             id: RequestId::from_headers(request.headers()),
@@ -101,18 +101,17 @@ impl RequestSpan {
     }
 
     /// Waits for `response`, renders and logs it if it is an error, and counts it.
-    pub async fn run(self, response: impl Future<Output = Response>) -> Response {
+    pub async fn run(&self, response: Pin<&mut impl Future<Output = Response>>) -> Response {
         let span = self.tracing_span();
         let finished = async { self.finish(response.await) };
         let mut response = if span.is_disabled() { finished.await } else { finished.instrument(span).await };
-        let Self { context, method, id, began_us, .. } = self;
-        let RouteContext { edge, route, .. } = &*context;
-        let took_us = edge.clock.now_micros().saturating_sub(began_us).unsigned_abs();
+        let RouteContext { edge, route, .. } = self.context;
+        let took_us = edge.clock.now_micros().saturating_sub(self.began_us).unsigned_abs();
         let waited = response.extensions().get::<PollWait>().map(|wait| wait.0);
         let (status, took) = (response.status().as_u16(), Duration::from_micros(took_us));
-        edge.metrics.http.answered(route.path, method, status, took, waited);
+        edge.metrics.http.answered(route.path, self.method, status, took, waited);
         let headers = response.headers_mut();
-        headers.insert(REQUEST_ID, id.0);
+        headers.insert(REQUEST_ID, self.id.0.clone());
         add_security_headers(headers);
         response
     }
@@ -154,7 +153,7 @@ impl RequestSpan {
     fn log(&self, problem: &Problem, caller: Option<&CallerName>) {
         let (status, code) = (problem.status().as_u16(), problem.code());
         let (request_id, cause) = (self.id.as_str(), problem.cause());
-        let RouteContext { edge, route: RouteSpec { path: route, .. }, .. } = &*self.context;
+        let RouteContext { edge, route: RouteSpec { path: route, .. }, .. } = self.context;
         let (method, address) = (self.method, self.address.map(display));
         let caller = caller.map(|caller| &*caller.0).filter(|name| !name.is_empty());
         if refusal_log::is_expected(code) {

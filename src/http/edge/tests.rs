@@ -10,7 +10,7 @@ use axum::{
     routing::{MethodFilter, MethodRouter},
 };
 use http_body_util::BodyExt;
-use tower::ServiceExt;
+use tower::{Service, ServiceExt};
 
 use super::*;
 use crate::{
@@ -185,4 +185,14 @@ async fn a_dialect_without_tokens_checks_the_host_in_any_case() {
         let answer = call(&router, ("PUT", "/echo"), &[("host", "evil.example")], b"").await;
         assert_eq!(answer.0, expected);
     }
+}
+
+/// The allocator is quick up to a kilobyte, and a parked poll keeps it.
+#[test]
+fn what_is_allocated_around_a_handler_is_below_a_kilobyte() {
+    let edge = Edge::new(Arc::new(SystemClock::new()), Metrics::new(), HttpOptions::default());
+    let route = RouteSpec::new("/echo", RequiredScope::Public);
+    let mut echo = Middleware::new(&edge, Arc::new(Plain::default()), route).wrap(echo, "got ");
+    let answer = echo.call(Request::default());
+    assert!(size_of_val(&*answer) <= 1_024, "{} bytes", size_of_val(&*answer));
 }

@@ -31,7 +31,9 @@ pub async fn add(
     let job = body.parse(&app, requests::new_job).await?;
     access::check_topic(&caller, &job.topic)?;
     let by = if job.replaces { sender.actor() } else { None };
-    let outcome = app.queue.add(&caller.topics, trace.complete(job), by.as_ref()).await?;
+    // Boxed: with it, the future of the handler would be beyond a kilobyte, up to which the allocator is quick.
+    let added = Box::pin(app.queue.add(&caller.topics, trace.complete(job), by.as_ref()));
+    let outcome = added.await?;
     Ok(responses::added(&outcome))
 }
 

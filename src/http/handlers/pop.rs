@@ -69,7 +69,8 @@ pub async fn many(
 
 async fn pop(app: &App, request: Pop, to_response: fn(Delivery) -> Response) -> HandlerResult {
     let began_us = app.edge.clock.now_micros();
-    let delivery = app.queue.pop(request).await?;
+    // Boxed: with it, the future of the handler would be beyond a kilobyte, up to which the allocator is quick.
+    let delivery = Box::pin(app.queue.pop(request)).await?;
     let waited_us = app.edge.clock.now_micros().saturating_sub(began_us).unsigned_abs();
     let mut response = to_response(delivery);
     response.extensions_mut().insert(PollWait(Duration::from_micros(waited_us)));

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::{
     Router,
     body::Bytes,
-    handler::Handler,
     http::Response,
     routing::{MethodFilter, MethodRouter},
 };
@@ -16,7 +15,7 @@ use crate::{
     config::LmstfySettings,
     http::{
         dialect_app::DialectApp,
-        edge::{self, Edge, Middleware, RequiredScope, RouteKind, RouteSpec},
+        edge::{self, AsyncHandler, Edge, Middleware, RequiredScope, RouteKind, RouteSpec},
         errors::Problem,
     },
     net::Http1,
@@ -99,7 +98,7 @@ impl Calls {
         to: MethodRouter,
         method: MethodFilter,
         spec: RouteSpec,
-        handler: impl Handler<T, DialectApp>,
+        handler: impl AsyncHandler<T, DialectApp>,
     ) -> MethodRouter {
         to.on_service(method, self.middleware(spec).wrap(handler, self.app.clone()))
     }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::{
     Router,
     body::Bytes,
-    handler::Handler,
     http::Response,
     routing::{MethodRouter, any_service},
 };
@@ -16,7 +15,7 @@ use crate::{
     config::OuqiangSettings,
     http::{
         dialect_app::DialectApp,
-        edge::{self, Edge, Middleware, RequiredScope, RouteKind, RouteSpec},
+        edge::{self, AsyncHandler, Edge, Middleware, RequiredScope, RouteKind, RouteSpec},
         errors::Problem,
     },
     net::Http1,
@@ -51,7 +50,7 @@ pub fn router(queue: &Arc<Queue>, edge: &Edge, settings: &OuqiangSettings) -> Ro
 /// The handler for every method.
 fn any<T: 'static>(
     middleware: Middleware,
-    handler: impl Handler<T, DialectApp>,
+    handler: impl AsyncHandler<T, DialectApp>,
     app: &DialectApp,
 ) -> MethodRouter {
     any_service(middleware.wrap(handler, app.clone()))

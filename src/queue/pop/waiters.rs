@@ -343,7 +343,8 @@ impl Dispatch {
         let (mut answered, mut may_have_more, mut claims) = (Vec::new(), true, 0);
         for (ticket, waiter) in batch {
             claims += waiter.request.jobs;
-            let share: Vec<_> = std::iter::from_fn(|| jobs.next_if(|job| job.claim < claims)).collect();
+            let mut share = Vec::with_capacity(waiter.request.jobs.min(jobs.len()));
+            share.extend(std::iter::from_fn(|| jobs.next_if(|job| job.claim < claims)));
             may_have_more &= share.len() == waiter.request.jobs;
             if !share.is_empty() {
                 let ends_us = started_us.saturating_add(shortest_ttr_us(&share, waiter.request.claim.ttr));

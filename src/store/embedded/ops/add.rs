@@ -1,7 +1,7 @@
 //! Adding jobs.
 
 use super::{
-    not_done::{Attempted, NotDone, into_outcome},
+    not_done::{Attempted, NotDone, attempt_each},
     remember::find_remembered,
     write_txn::{FoundJob, WriteTxn},
 };
@@ -22,10 +22,8 @@ use crate::{
 
 /// See [`crate::store::Store::add`]. Without disk space, a repeated add is still recognised.
 pub(crate) fn add(txn: &mut WriteTxn<'_>, jobs: &[AddJob]) -> SqlResult<Result<Vec<Outcome<Added>>>> {
-    // A refusal applies to every new job, so either all or none of them are added.
-    let added: SqlResult<Vec<Result<_>>> =
-        jobs.iter().map(|job| into_outcome(add_one(txn, job, false))).collect();
-    added.map(|added| added.into_iter().collect())
+    // A failure of one applies to every new job, so either all or none of them are added.
+    attempt_each(jobs, |job| add_one(txn, job, false))
 }
 
 /// Adds a job. With `keeps_moment`, for the run of a schedule, its due time is the moment that is asked for although it has passed,

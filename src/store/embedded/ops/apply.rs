@@ -3,7 +3,7 @@
 use super::{
     change,
     hold::{self, Holder},
-    not_done::{Attempted, into_outcome},
+    not_done::{Attempted, attempt_each},
     write_txn::WriteTxn,
 };
 use crate::store::{
@@ -22,7 +22,7 @@ pub(crate) fn apply(txn: &mut WriteTxn<'_>, steps: &[Step]) -> SqlResult<Result<
             }
         }
     }
-    steps.iter().map(|step| into_outcome(apply_one(txn, step))).collect()
+    attempt_each(steps, |step| apply_one(txn, step))
 }
 
 fn apply_one(txn: &mut WriteTxn<'_>, step: &Step) -> Attempted<Applied> {

@@ -2,7 +2,7 @@
 //! postponing of reservations that no client has seen.
 
 use super::{
-    not_done::{Attempted, into_outcome},
+    not_done::{Attempted, attempt_each},
     remember::remember,
     write_txn::{FoundJob, WriteTxn},
 };
@@ -30,7 +30,7 @@ pub(crate) fn finish(
     scope: &TopicFilter,
     jobs: &[FinishJob],
 ) -> SqlResult<Result<Vec<Outcome<Finished>>>> {
-    jobs.iter().map(|job| into_outcome(finish_one(txn, scope, job))).collect()
+    attempt_each(jobs, |job| finish_one(txn, scope, job))
 }
 
 fn finish_one(txn: &mut WriteTxn<'_>, scope: &TopicFilter, job: &FinishJob) -> Attempted<Finished> {

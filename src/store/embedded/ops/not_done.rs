@@ -15,14 +15,23 @@ pub(super) enum NotDone {
 /// The result of an operation on one job.
 pub(super) type Attempted<T> = std::result::Result<T, NotDone>;
 
-/// The result as the writer takes it.
-pub(super) fn into_outcome<T>(attempted: Attempted<T>) -> SqlResult<Result<Outcome<T>>> {
-    match attempted {
-        Ok(done) => Ok(Ok(Ok(done))),
-        Err(NotDone::Refused(refusal)) => Ok(Ok(Err(refusal))),
-        Err(NotDone::Failed(error)) => Ok(Err(error)),
-        Err(NotDone::Database(error)) => Err(error),
+/// Carries out an operation for each of `items` in turn, until it fails as a whole. Returns the outcomes as the writer takes
+/// them.
+pub(super) fn attempt_each<I, T>(
+    items: &[I],
+    mut attempt: impl FnMut(&I) -> Attempted<T>,
+) -> SqlResult<Result<Vec<Outcome<T>>>> {
+    // Most calls have one item, and an iterator of results would be collected into room for four.
+    let mut outcomes = Vec::with_capacity(items.len());
+    for item in items {
+        match attempt(item) {
+            Ok(done) => outcomes.push(Ok(done)),
+            Err(NotDone::Refused(refusal)) => outcomes.push(Err(refusal)),
+            Err(NotDone::Failed(error)) => return Ok(Err(error)),
+            Err(NotDone::Database(error)) => return Err(error),
+        }
     }
+    Ok(Ok(outcomes))
 }
 
 impl From<rusqlite::Error> for NotDone {

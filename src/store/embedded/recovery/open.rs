@@ -109,6 +109,7 @@ impl<'a> StoreOpener<'a> {
             open_private(&self.db_path).map_err(io_at(&self.db_path))?;
         }
         let mut db = Db::new(schema::open_writer(&self.db_path, self.options.durability)?);
+        db.count_log_pages().map_err(|error| self.sqlite(error))?;
         let run = db.run_state().map_err(|error| self.sqlite(error))?.unwrap_or_else(|| {
             tracing::error!(
                 db = %self.db_path.display(),

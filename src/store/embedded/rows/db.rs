@@ -1,9 +1,16 @@
 //! The writer's connection and its transaction, with the counters that each commit stores. The statements over
 //! each table are in the files beside this one.
 
-use std::{sync::mpsc::SyncSender, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc::SyncSender,
+    },
+    time::Duration,
+};
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, hooks::Wal};
 
 use super::{
     key::RowKey,
@@ -66,6 +73,8 @@ pub(crate) struct Db {
     is_locked_out: bool,
     /// Who wants to know the ids of inserted records.
     follower: Option<SyncSender<JobId>>,
+    /// Pages in the write-ahead log after the last commit, if they are [counted](Self::count_log_pages).
+    log_pages: Arc<AtomicU64>,
     /// The last key given out in each table, for runs of jobs that are due in the same millisecond.
     pub(super) last_keys: [Option<(Timestamp, RowKey)>; 2],
 }
@@ -83,8 +92,23 @@ impl Db {
             bytes_written: 0,
             is_locked_out: false,
             follower: None,
+            log_pages: Arc::default(),
             last_keys: [None; 2],
         }
+    }
+
+    /// Counts the pages in the write-ahead log from now on. Setting `PRAGMA wal_autocheckpoint` would end it.
+    pub fn count_log_pages(&mut self) -> SqlResult<()> {
+        let counted = self.log_pages.clone();
+        self.conn.wal_hook(Some(move |_: &mut Wal, pages| {
+            counted.store(u64::try_from(pages).unwrap_or(0), Ordering::Relaxed);
+            Ok(())
+        }))
+    }
+
+    /// Number of pages in the write-ahead log after the last commit.
+    pub fn log_pages(&self) -> u64 {
+        self.log_pages.load(Ordering::Relaxed)
     }
 
     /// The head of the store as of the last commit.

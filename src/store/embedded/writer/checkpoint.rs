@@ -20,7 +20,7 @@ use crate::store::{
     embedded::{
         options::{Durability, OpenError},
         rows::{
-            db::{CheckpointProgress, SqlResult, wal_checkpoint},
+            db::{CheckpointProgress, Db, SqlResult, wal_checkpoint},
             schema::{self, PAGE_BYTES},
         },
     },
@@ -63,7 +63,7 @@ pub(crate) struct Checkpointer {
     thread: Option<JoinHandle<SqlResult<()>>>,
     /// The length of the log at which the next checkpoint begins.
     begin_pages: u64,
-    /// The log after the last commit.
+    /// The log after the last commit. How much of it is copied is known only while it is long enough to be blocked.
     log: CheckpointProgress,
 }
 
@@ -84,8 +84,12 @@ impl Checkpointer {
     }
 
     /// Called after a commit: begins a checkpoint when the log is long, and finishes one that the thread has done.
-    pub fn after_commit(&mut self, conn: &Connection) -> SqlResult<()> {
-        let log = wal_checkpoint(conn, "NOOP")?;
+    pub fn after_commit(&mut self, db: &Db) -> SqlResult<()> {
+        let (conn, mut log) = (db.conn(), CheckpointProgress { wal_pages: db.log_pages(), copied_pages: 0 });
+        if log.wal_pages > BLOCKED_PAGES {
+            // Only then it matters how much of it is copied, which takes a query.
+            log = wal_checkpoint(conn, "NOOP")?;
+        }
         if log.blocks() != self.log.blocks() {
             log_blocked(log);
         }

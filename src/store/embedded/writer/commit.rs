@@ -298,7 +298,7 @@ impl Writer {
         if !self.needs_maintenance {
             return WaitFor::Forever;
         }
-        if let Err(error) = self.checkpoints.after_commit(self.db.conn()) {
+        if let Err(error) = self.checkpoints.after_commit(&self.db) {
             self.checkpoint_failed(&error);
         }
         self.metrics.set_log_bytes(self.checkpoints.log_bytes());

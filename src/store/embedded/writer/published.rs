@@ -30,6 +30,8 @@ pub(crate) struct PublishedState {
     /// That another program keeps the log from being emptied, if one does.
     blocked_log: Mutex<Option<Degraded>>,
     configs: RwLock<HashMap<Topic, Arc<TopicConfig>>>,
+    /// That of every topic without one of its own.
+    default_config: Arc<TopicConfig>,
     /// The outlets with ready jobs, as of the last commit, and published before that commit is announced.
     ready: RwLock<HashSet<Outlet>>,
 }
@@ -94,7 +96,7 @@ impl PublishedState {
 
     pub fn config(&self, topic: &Topic) -> Arc<TopicConfig> {
         let configs = self.configs.read().expect("no code panics while it holds the configurations");
-        configs.get(topic).cloned().unwrap_or_default()
+        configs.get(topic).unwrap_or(&self.default_config).clone()
     }
 
     /// Publishes a committed configuration.
