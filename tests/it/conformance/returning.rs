@@ -1,5 +1,7 @@
 //! Reservations that end: TTRs, releases and their schedules, touches, and the cap on attempts.
 
+use std::time::Duration;
+
 use linger::{
     job::{AttemptEnd, Due, HistoryEntry, HistoryEvent, Job, Reason, State, TopicFilter},
     store::{AddJob, FinishJob, Refusal, Release, Reservation, Steps},
@@ -69,6 +71,10 @@ async fn a_ttr_end_follows_the_schedule_step_by_step(fixture: StoreFixture) {
         assert_eq!(reserve_any(&*fixture.store).await, None);
         fixture.advance_and_promote(millis(1)).await;
     }
+    // Counted from within a millisecond, the step is rounded up, never down.
+    reserve(&*fixture.store).await;
+    fixture.advance_and_promote(seconds(60) + Duration::from_micros(1)).await;
+    assert_eq!(get(&fixture, "a").await.due_at, fixture.now().after(seconds(180) + millis(1)));
 }
 
 async fn a_job_that_came_back_queues_by_its_new_due_time(fixture: StoreFixture) {
@@ -147,11 +153,16 @@ async fn an_explicit_delay_overrides_the_schedule(fixture: StoreFixture) {
     let now = Release { due: Some(after(seconds(0))), reason: None };
     assert_eq!(release(&fixture, &held, now).await.state(), State::Ready);
     let held = reserve(&*fixture.store).await;
-    let later = Release { due: Some(after(seconds(7))), reason: None };
-    let back = release(&fixture, &held, later).await;
+    let later = || Release { due: Some(after(seconds(7))), reason: None };
+    let back = release(&fixture, &held, later()).await;
     assert_eq!((back.state(), back.due_at), (State::Delayed, fixture.now().after(seconds(7))));
     fixture.advance_and_promote(seconds(7)).await;
-    assert_eq!(reserve(&*fixture.store).await.job.attempts, 3);
+    let held = reserve(&*fixture.store).await;
+    assert_eq!(held.job.attempts, 3);
+    // Counted from within a millisecond, the delay is rounded up, never down.
+    fixture.clock.advance(Duration::from_micros(1));
+    let back = release(&fixture, &held, later()).await;
+    assert_eq!(back.due_at, fixture.now().after(seconds(7) + millis(1)));
 }
 
 async fn a_release_until_a_moment_overrides_the_schedule(fixture: StoreFixture) {
