@@ -7,10 +7,9 @@ use tokio::io::{AsyncWriteExt, DuplexStream};
 use super::*;
 use crate::{clock::ManualClock, job::Timestamp, metrics::Metrics, net::ListenerOptions};
 
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(60);
+const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// A connection whose first request is answered, and its client.
+/// A connection with the default timeouts, whose first request is answered, and its client.
 struct Connection {
     stream: TimedStream<DuplexStream>,
     client: DuplexStream,
@@ -32,12 +31,7 @@ impl Wake for Woken {
 impl Connection {
     fn new() -> Self {
         let (clock, phase) = (ManualClock::new(Timestamp::from_millis(0)), RequestPhase::default());
-        let options = ListenerOptions {
-            header_timeout: HEADER_TIMEOUT,
-            keep_alive_timeout: KEEP_ALIVE_TIMEOUT,
-            ..ListenerOptions::default()
-        };
-        let transport = Transport::new(options, clock.clone(), &Metrics::new());
+        let transport = Transport::new(ListenerOptions::default(), clock.clone(), &Metrics::new());
         let (ours, client) = tokio::io::duplex(64);
         drop(phase.begin());
         let stream = TimedStream::new(ours, transport, phase.clone());
@@ -53,7 +47,10 @@ impl Connection {
         read.map_ok(|()| bytes.filled().len())
     }
 
-    async fn receive_byte(&mut self) {
+    /// Waits for a request, of which the first byte comes after `time`.
+    async fn receive_byte_after(&mut self, time: Duration) {
+        assert!(self.poll().is_pending());
+        self.pass(time);
         self.client.write_all(b"G").await.expect("has room");
         assert!(matches!(self.poll(), Poll::Ready(Ok(1))));
     }
@@ -75,48 +72,41 @@ impl Connection {
 
 #[tokio::test]
 async fn each_wait_for_a_request_has_the_whole_timeout() {
-    let mut connection = Connection::new();
-    assert!(connection.poll().is_pending());
-    connection.pass(Duration::from_secs(40));
-    connection.receive_byte().await;
+    let (mut connection, limit) = (Connection::new(), ListenerOptions::default().keep_alive_timeout);
+    connection.receive_byte_after(limit / 3).await;
     let in_flight = connection.phase.begin();
     assert!(connection.poll().is_pending());
     // The first wait would end now.
-    assert!(connection.pass(Duration::from_secs(20)));
+    assert!(connection.pass(limit * 2 / 3));
     assert!(connection.poll().is_pending());
     drop(in_flight);
     assert!(connection.poll().is_pending());
-    connection.pass(KEEP_ALIVE_TIMEOUT - Duration::from_millis(1));
+    connection.pass(limit - MILLISECOND);
     assert!(connection.poll().is_pending());
-    assert!(connection.pass(Duration::from_millis(1)));
+    assert!(connection.pass(MILLISECOND));
     connection.assert_timed_out("the client sends no further request");
 }
 
 #[tokio::test]
 async fn the_timer_of_a_wait_is_set_anew_if_it_fires_before_the_end_of_the_next() {
-    let mut connection = Connection::new();
-    assert!(connection.poll().is_pending());
-    connection.pass(Duration::from_secs(40));
-    connection.receive_byte().await;
+    let (mut connection, limit) = (Connection::new(), ListenerOptions::default().keep_alive_timeout);
+    connection.receive_byte_after(limit / 3).await;
     drop(connection.phase.begin());
-    // The second wait: from 40 s to 100 s. The timer of the first one fires at 60 s.
     assert!(connection.poll().is_pending());
-    assert!(connection.pass(Duration::from_secs(20)));
+    assert!(connection.pass(limit * 2 / 3), "the timer of the first wait fires within the second");
     assert!(connection.poll().is_pending());
-    assert!(!connection.pass(Duration::from_secs(39)));
-    assert!(connection.pass(Duration::from_secs(1)));
+    assert!(!connection.pass(limit / 3 - MILLISECOND));
+    assert!(connection.pass(MILLISECOND));
     connection.assert_timed_out("the client sends no further request");
 }
 
 #[tokio::test]
 async fn the_rest_of_a_head_has_a_shorter_timeout_than_the_wait_before_it() {
-    let mut connection = Connection::new();
+    let (mut connection, limit) = (Connection::new(), ListenerOptions::default().header_timeout);
+    connection.receive_byte_after(limit / 2).await;
     assert!(connection.poll().is_pending());
-    connection.pass(Duration::from_secs(5));
-    connection.receive_byte().await;
-    assert!(connection.poll().is_pending());
-    assert!(!connection.pass(HEADER_TIMEOUT - Duration::from_millis(1)));
-    assert!(connection.pass(Duration::from_millis(1)));
+    assert!(!connection.pass(limit - MILLISECOND));
+    assert!(connection.pass(MILLISECOND));
     connection.assert_timed_out("the head of a request takes too long");
 }
 
@@ -128,9 +118,8 @@ async fn a_timer_that_should_have_fired_is_not_used_on() {
     // A timer that hangs stands for one that a suspension has stopped.
     let hangs: Timeout = Box::pin(std::future::pending());
     connection.stream.timer.as_mut().expect("is set").timeout = hangs;
-    connection.pass(Duration::from_secs(3_600));
-    connection.receive_byte().await;
+    connection.receive_byte_after(Duration::from_secs(3_600)).await;
     assert!(connection.poll().is_pending());
-    assert!(connection.pass(HEADER_TIMEOUT));
+    assert!(connection.pass(ListenerOptions::default().header_timeout));
     connection.assert_timed_out("the head of a request takes too long");
 }
