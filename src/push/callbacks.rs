@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::join_all;
 use tokio::sync::Notify;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -249,7 +250,8 @@ impl CallbackState {
         Destination::Callback { host, concurrency, called_at }
     }
 
-    /// Reserves jobs for a turn and starts their calls.
+    /// Reserves jobs for a turn and starts their calls. The turn ends when the store has back what was set aside: it is
+    /// not handed more than that at a time, however slow it is.
     async fn take_turn(self: Arc<Self>, turn: Turn, stop: CancellationToken) {
         let mut guard = self.guard(turn);
         // Runs to its end also during a shutdown: what is reserved has to be given back.
@@ -260,7 +262,7 @@ impl CallbackState {
                 let jobs: Vec<_> =
                     deliveries.iter().map(|delivery| reserved_job(delivery, &outlet)).collect();
                 let admissions = guard.start_calls(count(asked), &jobs);
-                let mut calls = 0;
+                let (mut calls, mut set_aside) = (0, Vec::new());
                 for (delivery, admission) in deliveries.into_iter().zip(admissions) {
                     match admission {
                         Admission::Call(permit) if !stop.is_cancelled() => {
@@ -269,13 +271,14 @@ impl CallbackState {
                         }
                         Admission::Call(_) | Admission::Later => {}
                         Admission::After(wait) => {
-                            delivery.postpone(Delay::new(wait).unwrap_or(Delay::LONGEST))
+                            set_aside.push(delivery.postpone(Delay::new(wait).unwrap_or(Delay::LONGEST)));
                         }
                     }
                 }
                 if let Some(allowed) = allowed {
                     self.queue.give_back_calls(&outlet.topic, allowed, asked - calls).await;
                 }
+                join_all(set_aside).await;
             }
             Ok(ReservedForCalls::NotBefore(until_us)) => guard.postpone(until_us),
             Err(error) => {

@@ -43,7 +43,7 @@ impl CallbackState {
         let prepared = tokio::select! {
             biased;
             prepared = self.prepare(permit.outlet(), &origin) => prepared,
-            () = async { self.clock.sleep(LOOKUP_PATIENCE).await } => return give_way(delivery, &permit),
+            () = async { self.clock.sleep(LOOKUP_PATIENCE).await } => return give_way(delivery, &permit).await,
             () = stop.cancelled() => return,
         };
         // A pause that was acknowledged while the job waited here stops its call too.
@@ -182,12 +182,12 @@ const LOOKUP_PATIENCE: Duration = Duration::from_secs(2);
 const LOOKUP_PAUSE: Duration = Duration::from_secs(5);
 
 /// Other names that hang have all permits with which the name of this job could be looked up.
-fn give_way(delivery: Delivery, permit: &CallPermit) {
+async fn give_way(delivery: Delivery, permit: &CallPermit) {
     tracing::debug!(topic = %permit.outlet().topic, "set a job aside: too many names of its topic are being looked up");
     permit.set_aside();
     // All jobs of a plain outlet have the same host.
     if !permit.outlet().is_plain() {
-        delivery.postpone(Delay::new(LOOKUP_PAUSE).unwrap_or(Delay::LONGEST));
+        delivery.postpone(Delay::new(LOOKUP_PAUSE).unwrap_or(Delay::LONGEST)).await;
     }
 }
 

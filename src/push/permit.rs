@@ -12,26 +12,31 @@ use crate::job::{Now, Origin, Outlet};
 impl CallbackState {
     /// Takes charge of a turn.
     pub(super) fn guard(self: &Arc<Self>, turn: Turn) -> TurnGuard {
-        TurnGuard { shared: self.clone(), turn: Some(turn) }
+        TurnGuard { shared: self.clone(), turn: Some(turn), setting_aside: None }
     }
 }
 
-/// A turn, which returns its permits also if its task panics.
+/// A turn, which returns its permits and ends also if its task panics.
 pub(super) struct TurnGuard {
     shared: Arc<CallbackState>,
     turn: Option<Turn>,
+    /// The outlet, once its permits are used or returned, if jobs are being set aside: its turn ends with this guard.
+    setting_aside: Option<Outlet>,
 }
 
 impl TurnGuard {
     pub fn turn(&self) -> &Turn {
-        self.turn.as_ref().expect("a turn is in its guard until it ends")
+        self.turn.as_ref().expect("a turn is in its guard until its jobs are reserved")
     }
 
     /// These of `asked` jobs were reserved. Returns what is to be done with each.
     pub fn start_calls(&mut self, asked: u32, jobs: &[ReservedJob]) -> Vec<Admission<CallPermit>> {
-        let turn = self.turn.take().expect("a turn ends once");
+        let turn = self.turn.take().expect("a turn has its jobs once");
+        let outlet = turn.outlet.clone();
         let admissions = self.shared.ring().reserved(turn, asked, jobs, self.shared.clock.now_micros());
         self.shared.changed.notify_one();
+        let sets_aside = admissions.iter().any(|admission| matches!(admission, Admission::After(_)));
+        self.setting_aside = sets_aside.then_some(outlet);
         let permits = admissions.into_iter().map(|admission| match admission {
             Admission::Call(ticket) => {
                 Admission::Call(CallPermit { shared: self.shared.clone(), ticket: Some(ticket) })
@@ -52,6 +57,10 @@ impl TurnGuard {
 
 impl Drop for TurnGuard {
     fn drop(&mut self) {
+        if let Some(outlet) = self.setting_aside.take() {
+            self.shared.ring().end_turn(&outlet);
+            self.shared.changed.notify_one();
+        }
         self.postpone(self.shared.clock.now_micros() + STORE_PAUSE_US);
     }
 }

@@ -181,7 +181,8 @@ impl Ring {
     }
 
     /// These of `asked` jobs were reserved. Decides about each. With fewer than asked, the outlet has no more for now, unless
-    /// it was announced meanwhile.
+    /// it was announced meanwhile. Its turn is over unless some are set aside; then it lasts until
+    /// [`end_turn`](Self::end_turn).
     pub fn reserved(
         &mut self,
         mut turn: Turn,
@@ -200,13 +201,22 @@ impl Ring {
         }
         let state = self.state(&turn.outlet);
         state.has_set_aside = count > 0;
-        let may_have_more = jobs.len() == asked as usize || state.announced || state.reconfigured;
-        state.position = Position::Idle;
-        if may_have_more {
-            self.enqueue(&turn.outlet);
+        state.announced |= jobs.len() == asked as usize;
+        if count == 0 {
+            self.end_turn(&turn.outlet);
         }
         self.free_turn(turn);
         admissions
+    }
+
+    /// What was set aside in a turn of `outlet` is back in the store. Another turn comes if there may be more jobs.
+    pub fn end_turn(&mut self, outlet: &Outlet) {
+        let state = self.state(outlet);
+        let may_have_more = state.announced || state.reconfigured;
+        state.position = Position::Idle;
+        if may_have_more {
+            self.enqueue(outlet);
+        }
     }
 
     /// Nothing could be reserved; the outlet's next turn is not before `until_us`, unless what is set for its topic has

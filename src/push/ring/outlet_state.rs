@@ -57,7 +57,7 @@ pub(super) struct OutletState {
     /// The endpoints that were called last, the latest at the end.
     pub endpoints: Vec<Endpoint>,
     pub position: Position,
-    /// Whether jobs may have become ready since its turn began.
+    /// Whether it may have ready jobs that its turn did not take.
     pub announced: bool,
     /// Whether what is set for its topic has changed since its turn began.
     pub reconfigured: bool,
@@ -182,7 +182,7 @@ pub(super) enum Position {
     Idle,
     /// Its turn comes.
     Queued,
-    /// It has its turn.
+    /// It has its turn, up to the moment at which what was set aside is back in the store.
     Serving,
     /// It waits until one of its own calls ends.
     OwnRoom,

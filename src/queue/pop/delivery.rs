@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -25,8 +26,6 @@ pub struct Delivery {
     jobs: Vec<Reservation>,
     /// When the first of the reservations may end, by the queue's clock.
     ends_us: i64,
-    /// After how long its jobs are due again if it is not accepted; at once without it.
-    delay: Option<Delay>,
     return_context: Option<Arc<ReturnContext>>,
 }
 
@@ -72,12 +71,12 @@ impl Delivery {
         ends_us: i64,
         return_context: Arc<ReturnContext>,
     ) -> Self {
-        Self { jobs, ends_us, delay: None, return_context: Some(return_context) }
+        Self { jobs, ends_us, return_context: Some(return_context) }
     }
 
     /// A delivery without jobs.
     pub(in crate::queue) fn empty() -> Self {
-        Self { jobs: Vec::new(), ends_us: i64::MAX, delay: None, return_context: None }
+        Self { jobs: Vec::new(), ends_us: i64::MAX, return_context: None }
     }
 
     /// The jobs, in the order in which the worker should process them.
@@ -124,9 +123,16 @@ impl Delivery {
         Some(std::mem::take(&mut self.jobs))
     }
 
-    /// Returns the jobs to the store, due again after `delay`, so that others come first. The attempt is not counted.
-    pub fn postpone(mut self, delay: Delay) {
-        self.delay = Some(delay);
+    /// Returns the jobs to the store, due again after `delay`, so that others come first. The attempt is not counted. Waits
+    /// until the store has them or could not take them; they are returned also if the caller stops waiting.
+    pub fn postpone(mut self, delay: Delay) -> impl Future<Output = ()> {
+        let returned = self.return_jobs(Some(delay));
+        async {
+            if let Some(returned) = returned {
+                // A panic there is logged where it happens.
+                let _ = returned.await;
+            }
+        }
     }
 
     /// How long the first of the reservations still lasts if the queue's clock shows `now_us`.
@@ -146,13 +152,12 @@ impl Delivery {
         self.ends_us = self.ends_us.min(other.ends_us);
         self.return_context = self.return_context.take().or(other.return_context.take());
     }
-}
 
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        let Some(context) = self.return_context.take().filter(|_| !self.jobs.is_empty()) else { return };
+    /// Begins to return the jobs to the store, unless they were accepted: due again after `delay`, or ready at once.
+    fn return_jobs(&mut self, delay: Option<Delay>) -> Option<JoinHandle<()>> {
+        let context = self.return_context.take().filter(|_| !self.jobs.is_empty())?;
         let jobs = std::mem::take(&mut self.jobs);
-        let (tasks, runtime, delay) = (context.tasks.clone(), context.runtime.clone(), self.delay);
+        let (tasks, runtime) = (context.tasks.clone(), context.runtime.clone());
         let return_jobs = async move {
             for reservation in jobs.iter().filter(|_| delay.is_none()) {
                 context.metrics.count(Event::Cancelled, reservation.job.topic.as_str(), 1);
@@ -162,7 +167,13 @@ impl Drop for Delivery {
                 tracing::warn!(%error, "cannot return jobs that no client has seen; they return when their TTR ends");
             }
         };
-        tasks.spawn_on(return_jobs, &runtime);
+        Some(tasks.spawn_on(return_jobs, &runtime))
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        self.return_jobs(None);
     }
 }
 

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::harness::{
     api::{Api, Setup},
+    failing::{Fault, HungCalls},
     jobs::{called, millis, seconds},
     stores::Engine,
     wait::{TimeLimit, until},
@@ -198,6 +199,43 @@ async fn a_stored_job_is_not_called_where_jobs_may_have_no_callbacks(engine: Eng
     set_url(&api, Some(&endpoint.url)).await;
     api.add(r#"{"topic":"t","id":"b"}"#).await;
     assert_eq!(endpoint.received(1).await[0].header("linger-job"), "b");
+}
+
+#[tokio::test]
+async fn a_slow_store_is_handed_the_set_aside_jobs_of_one_turn_at_a_time() {
+    const JOBS: usize = 200;
+    let api = api(Engine::Naive).await;
+    let away = Endpoint::start(vec![(503, vec![("retry-after", "60")], "")]).await;
+    let other = Endpoint::start(Vec::new()).await;
+    let own = |id: usize| json!({"topic": "t", "id": id.to_string(), "callback": {"url": away.url}});
+    api.add(&own(0).to_string()).await;
+    job_in(&api, "0", "delayed").await;
+    resting(&api).await;
+    let hung = HungCalls::new();
+    let of_store = hung.clone();
+    api.store.choose_faults(Some(Box::new(move |called| {
+        let hung = (called == "postpone").then(|| of_store.clone());
+        Fault { hung, ..Fault::default() }
+    })));
+    let jobs: Vec<_> = (1..=JOBS).map(own).collect();
+    api.send("POST", "/batch/jobs", &json!({"jobs": jobs}).to_string()).await.expect(200);
+    // The window of an endpoint whose first call failed: so many jobs are reserved, and set aside.
+    until(|| hung.hung_calls() == 4).await;
+    // The pause that follows is over; the job of another topic shows that all turns that may begin now have begun.
+    api.clock.advance(seconds(1));
+    let job = json!({"topic": "other", "id": "other", "callback": {"url": other.url}});
+    api.add(&job.to_string()).await;
+    job_in(&api, "other", "gone").await;
+    let counts = async || api.get("/topics/t").await.expect(200).json()["counts"].clone();
+    assert_eq!((hung.hung_calls(), counts().await["reserved"].as_u64()), (4, Some(4)));
+    hung.release();
+    let limit = TimeLimit::new();
+    while counts().await["delayed"] != JOBS + 1 {
+        limit.check(|| "not all jobs wait for the end of the rest".to_owned());
+        limit.pause().await;
+        api.clock.advance(millis(10));
+    }
+    away.received(1).await;
 }
 
 #[tokio::test]

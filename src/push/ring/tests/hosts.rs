@@ -80,6 +80,7 @@ impl SharedOutlet {
         let jobs: Vec<_> =
             hosts.iter().map(|host| ReservedJob { host: Some(host.clone()), bytes: 100 }).collect();
         let admissions = self.ring.reserved(turn, asked, &jobs, self.now_us);
+        let sets_aside = admissions.iter().any(|one| matches!(one, Admission::After(_)));
         for (host, admission) in hosts.into_iter().zip(admissions).rev() {
             match admission {
                 Admission::Call(ticket) => {
@@ -97,6 +98,9 @@ impl SharedOutlet {
                     self.set_aside.insert((self.now_us + wait_us, self.moves), host);
                 }
             }
+        }
+        if sets_aside {
+            self.ring.end_turn(&outlet);
         }
     }
 
@@ -171,8 +175,11 @@ fn the_jobs_of_a_host_that_asks_for_a_rest_are_set_aside_until_then() {
     let admissions = ring.reserved(turn, 4, &[job("busy"), job("other")], 0);
     assert_eq!(admissions[0], Admission::After(Duration::from_secs(7)));
     assert!(matches!(admissions[1], Admission::Call(_)), "{admissions:?}");
-    // While jobs are set aside, a turn finds out about more of them than it calls for.
+    // The next turn comes when the store has back what was set aside, however long that takes.
     ring.announce(&outlet(1, 1));
+    assert_eq!((ring.next(SECOND_US, to_host(None)), ring.next_wake_us()), (None, None));
+    ring.end_turn(&outlet(1, 1));
+    // While jobs are set aside, a turn finds out about more of them than it calls for.
     let turn = ring.next(SECOND_US, to_host(None)).expect("the pause is over");
     assert_eq!((turn.jobs, turn.calls), (MAX_TURN, 3));
     let admissions = ring.reserved(turn, 64, &std::array::from_fn::<_, 5, _>(|_| job("other")), SECOND_US);
