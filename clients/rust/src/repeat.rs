@@ -36,3 +36,27 @@ impl Repeats {
         Ok(self.end.saturating_duration_since(Instant::now()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Refusal;
+
+    #[tokio::test(start_paused = true)]
+    async fn repeats_end_within_the_limit_with_the_last_failure() {
+        let (began, limit) = (Instant::now(), Duration::from_secs(10));
+        let (mut repeats, mut count) = (Repeats::within(limit), 0);
+        let ended = loop {
+            let refusal = Box::new(Refusal::new(503, None, format!("after {count} repeats").into()));
+            match repeats.pause(Error::Refused { call: "add", refusal }).await {
+                Ok(left) => assert_eq!(left, limit - began.elapsed()),
+                Err(failure) => break failure,
+            }
+            count += 1;
+        };
+        assert!(ended.to_string().contains(&format!("after {count} repeats")), "{ended}");
+        // The pauses grow from between 50 and 100 ms to between 1 and 2 s.
+        assert!((8..=14).contains(&count), "{count} repeats");
+        assert!(began.elapsed() < limit);
+    }
+}

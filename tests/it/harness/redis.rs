@@ -3,7 +3,7 @@
 
 use std::{
     io::{BufRead, BufReader},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
     path::Path,
     process::{Child, Command, Stdio},
     sync::{
@@ -147,22 +147,33 @@ impl Running {
     }
 }
 
-/// A port that nothing listens on and that this process gives out once. It lies below those that the
-/// system gives to outgoing connections: one of these could take the port while its server is away, or
-/// even connect to itself. The port ten thousand above it, which a Cluster's servers use among
+/// A port that nothing listens on and that is given out once, also beside other processes with tests: a
+/// server of theirs would otherwise answer the clients of one of ours that is away. It lies below those
+/// that the system gives to outgoing connections: one of these could take the port while its server is
+/// away, or even connect to itself. The port ten thousand above it, which a Cluster's servers use among
 /// themselves, does too.
 pub fn free_port() -> u16 {
     // Above 10080, a port that callbacks refuse.
     const FIRST: u16 = 10_100;
     const COUNT: u16 = 11_900;
     static TURN: OnceLock<AtomicU16> = OnceLock::new();
+    /// Sockets for UDP, which no server uses, on the ports that were given out: no other process has these.
+    static CLAIMS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
     let turn = TURN.get_or_init(|| AtomicU16::new(rand::random()));
     loop {
         let port = FIRST + turn.fetch_add(1, Ordering::Relaxed) % COUNT;
-        if [port, port + 10_000].iter().all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()) {
+        let Ok(claim) = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)) else { continue };
+        if [port, port + 10_000].iter().all(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok()) {
+            CLAIMS.lock().expect("not poisoned").push(claim);
             return port;
         }
     }
+}
+
+#[test]
+fn no_other_process_is_given_a_port_that_was_given_out() {
+    let claim = UdpSocket::bind((Ipv4Addr::LOCALHOST, free_port()));
+    assert_eq!(claim.expect_err("claimed").kind(), std::io::ErrorKind::AddrInUse);
 }
 
 /// Name of the configuration file, where there is one.
