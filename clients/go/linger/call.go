@@ -137,7 +137,8 @@ func (c *Client) do(ctx context.Context, call call) error {
 		if call.giveUpAfter != nil {
 			wait = shorter(wait, longestPause)
 		}
-		if time.Now().Add(wait).After(end) || sleep(ctx, wait) != nil {
+		// A pause lasts longer where the machine is busy or this process was stopped.
+		if time.Now().Add(wait).After(end) || sleep(ctx, wait) != nil || !time.Now().Before(end) {
 			return err
 		}
 	}

@@ -181,7 +181,8 @@ class Connections:
             failures += 1
             if give_up_after is not None:
                 pause = min(pause, LONGEST_PAUSE)
-            if time.monotonic() + pause >= end or scope.is_cut.wait(pause):
+            # A pause lasts longer where the machine is busy or this process was stopped.
+            if time.monotonic() + pause >= end or scope.is_cut.wait(pause) or time.monotonic() >= end:
                 raise failure
 
     def _try(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], read: Callable[[Reply], Answer],

@@ -33,22 +33,29 @@ impl Repeats {
         }
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         sleep(pause).await;
-        Ok(self.end.saturating_duration_since(Instant::now()))
+        let left = self.end.saturating_duration_since(Instant::now());
+        // A pause lasts longer where the machine is busy or this process was stopped.
+        if left.is_zero() { Err(failure) } else { Ok(left) }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
     use crate::error::Refusal;
+
+    fn refused(detail: String) -> Error {
+        Error::Refused { call: "add", refusal: Box::new(Refusal::new(503, None, detail.into())) }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn repeats_end_within_the_limit_with_the_last_failure() {
         let (began, limit) = (Instant::now(), Duration::from_secs(10));
         let (mut repeats, mut count) = (Repeats::within(limit), 0);
         let ended = loop {
-            let refusal = Box::new(Refusal::new(503, None, format!("after {count} repeats").into()));
-            match repeats.pause(Error::Refused { call: "add", refusal }).await {
+            match repeats.pause(refused(format!("after {count} repeats"))).await {
                 Ok(left) => assert_eq!(left, limit - began.elapsed()),
                 Err(failure) => break failure,
             }
@@ -58,5 +65,13 @@ mod tests {
         // The pauses grow from between 50 and 100 ms to between 1 and 2 s.
         assert!((8..=14).contains(&count), "{count} repeats");
         assert!(began.elapsed() < limit);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_that_lasts_beyond_the_limit_ends_with_the_failure_before_it() {
+        let limit = Duration::from_secs(10);
+        let mut repeats = Repeats::within(limit);
+        let (ended, ()) = tokio::join!(repeats.pause(refused("away".to_owned())), advance(limit));
+        assert!(ended.is_err_and(|failure| failure.to_string().contains("away")));
     }
 }

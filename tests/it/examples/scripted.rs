@@ -130,6 +130,16 @@ impl Request {
 
     /// Like [`respond`](Self::respond), with more headers, each of which ends with `\r\n`.
     pub fn respond_with(mut self, status: u16, headers: &str, body: &str) {
+        self.write(status, headers, body);
+    }
+
+    /// The same, and waits until the client has read it and closes the connection.
+    pub fn respond_until_read(mut self, status: u16, headers: &str, body: &str) {
+        self.write(status, headers, body);
+        self.wait_until_closed();
+    }
+
+    fn write(&mut self, status: u16, headers: &str, body: &str) {
         let length = body.len();
         let head = format!(
             "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close\r\n{headers}{}\r\n",

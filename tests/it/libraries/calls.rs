@@ -1,5 +1,6 @@
 //! The calls of a client: their repeats, their errors, and bodies that are kept byte for byte.
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::{
@@ -7,7 +8,10 @@ use super::{
     foreign::{added_id, job},
     in_each_language, serve_tls,
 };
-use crate::{examples::scripted::ScriptedServer, harness::proxy::Proxy};
+use crate::{
+    examples::scripted::ScriptedServer,
+    harness::{proxy::Proxy, wait::TimeLimit},
+};
 
 in_each_language! {
     every_call_works,
@@ -18,6 +22,7 @@ in_each_language! {
     a_late_finish_is_told,
     an_add_waits_as_long_as_the_server_asks_for,
     an_add_is_not_sent_again_after_a_refusal,
+    an_add_is_not_sent_again_after_its_time,
     an_answer_that_is_cut_off_is_no_success,
     a_certificate_is_checked,
 }
@@ -176,6 +181,26 @@ fn an_add_is_not_sent_again_after_a_refusal(language: Language) {
     request.respond(401, &problem(401, "unauthorized"));
     let failed = program.ends().remove(0)["failed"].take();
     assert_eq!((&failed["status"], &failed["code"]), (&json!(401), &json!("unauthorized")));
+    assert!(server.receives_nothing_more());
+}
+
+/// A program that was stopped during a pause tells of the answer before it.
+fn an_add_is_not_sent_again_after_its_time(language: Language) {
+    const TIMEOUT_US: i64 = 10_000_000;
+    let server = ScriptedServer::new();
+    let mut program = Program::start(language, &server.url(), &["add"]);
+    program.send("{}");
+    let request = server.next();
+    let ends_us = request.received_us + TIMEOUT_US;
+    request.respond_until_read(503, "retry-after: 9\r\n", &problem(503, "x"));
+    program.signal(Signal::STOP);
+    let time_limit = TimeLimit::new();
+    while server.now_us() < ends_us {
+        time_limit.check(|| "time stands still".to_owned());
+        time_limit.pause_thread();
+    }
+    program.signal(Signal::CONT);
+    assert_eq!(program.ends().remove(0)["failed"]["status"], 503);
     assert!(server.receives_nothing_more());
 }
 
