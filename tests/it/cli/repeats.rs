@@ -103,17 +103,17 @@ fn definitions_that_were_added_before_a_kill_are_recognised() {
     let lines: String = (0..250).map(|n| format!("{{\"topic\":\"mail\",\"body\":{}}}\n", n % 50)).collect();
     std::fs::write(home.path().join("jobs"), lines).expect("can be written");
     let url = format!("http://{listen}");
-    let add = || {
-        let words = ["add", "--lines", "@jobs", "--text", "--url", &url, "--timeout", "500ms"];
+    let add = |timeout: &str| {
+        let words = ["add", "--lines", "@jobs", "--text", "--url", &url, "--timeout", timeout];
         ended(command_in(home.path(), &words))
     };
     let mut server = start();
-    assert_eq!(add().stdout, "250 added, 0 there already, 0 failed\n");
+    assert_eq!(add("60s").stdout, "250 added, 0 there already, 0 failed\n");
     server.kill();
-    let away = add();
+    let away = add("500ms");
     assert_eq!((away.code, away.stdout.as_str()), (Some(6), ""), "{away:?}");
     assert!(away.stderr.contains("jobs, lines 1 to 100, which may be added again"), "{away:?}");
     let server = start();
-    assert_eq!(add().stdout, "0 added, 250 there already, 0 failed\n");
+    assert_eq!(add("60s").stdout, "0 added, 250 there already, 0 failed\n");
     assert!(server.stop().success());
 }

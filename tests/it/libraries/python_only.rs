@@ -37,7 +37,7 @@ fn without_threads_for_heartbeats_a_handler_is_told_in_time() {
     let site = Site::new();
     site.add("a", "wait", json!({}));
     let mut worker =
-        Program::start(Language::Python, &site.server.url(), &["without-threads", "_touch", "1", "3000"]);
+        Program::start(Language::Python, &site.server.url(), &["without-threads", "_touch", "1", "9000"]);
     worker.wait_for(&json!({ "told": "a" }));
     worker.send("a");
     worker.wait_for(&json!({ "returns": "a" }));

@@ -94,7 +94,7 @@ async fn callers_that_fill_a_call_do_not_wait_for_the_one_before() {
 
 #[tokio::test]
 async fn each_caller_gets_the_true_outcome_of_a_shared_call_after_a_fault() {
-    let (process, proxy) = behind_a_silent_proxy(seconds(5)).await;
+    let (process, proxy) = behind_a_silent_proxy(seconds(15)).await;
     for fault in Fault::ALL {
         proxy.arm(1, 1, fault);
         let added = tokio::time::timeout(BOUND, join_all(adds(&process))).await.expect("no call hangs");
@@ -147,7 +147,7 @@ async fn a_caller_queued_for_a_silent_server_fails_as_soon_as_a_single_call_woul
 
 #[tokio::test]
 async fn callers_that_are_cancelled_do_not_affect_the_others() {
-    let (process, proxy) = behind_a_silent_proxy(seconds(5)).await;
+    let (process, proxy) = behind_a_silent_proxy(seconds(15)).await;
     for fault in [None, Some(Fault::CutAfter), Some(Fault::SilentBefore)] {
         for cancelled in [0, 3] {
             if let Some(fault) = fault {

@@ -64,7 +64,8 @@ impl FaultFixture {
             connect_timeout: seconds(3),
             reconnect_min: millis(1),
             reconnect_max: millis(20),
-            retry_for: seconds(5),
+            // Beside a single fault, a call may meet a server that is slow for some seconds.
+            retry_for: seconds(15),
             // A pop may return without the jobs of a shard that takes longer, which the naive store never does.
             prompt_timeout: seconds(60),
             ..options()

@@ -156,7 +156,7 @@ fn a_cancelled_job_stops_its_command(site: &Site) {
     assert_eq!(site.server.call("DELETE", "/jobs/a", "").status, 204);
     worker.wait_for(&json!({ "event": "lost", "id": "a", "kept": false }));
     processes.iter().for_each(super::Process::wait_until_gone);
-    worker.stop_with_story(&["start a", "lost a", "draining -"]);
+    worker.stop_with_story_of_jobs(&["start a", "lost a", "draining -"]);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_worker_that_was_stopped_ends_its_command_and_reports_nothing(site: &Site) {
     site.open("gate");
     other.wait_for(&json!({ "event": "finish", "outcome": "accepted" }));
     other.stop();
-    stopped.stop_with_story(&["start a", "lost a", "draining -"]);
+    stopped.stop_with_story_of_jobs(&["start a", "lost a", "draining -"]);
 }
 
 /// Starts a worker whose command runs until the gate opens, and stops it until the job has timed out.
@@ -248,7 +248,7 @@ fn a_late_heartbeat_ends_no_command_whose_job_nobody_else_has(site: &Site) {
     worker.wait_for(&json!({ "event": "finish", "outcome": "accepted" }));
     let gone = site.server.call("GET", "/jobs/a", "");
     assert_eq!((gone.status, &gone.json()["ended"]["how"]), (404, &json!("finished_late")));
-    worker.stop_with_story(&["start a", "lost a", "finish a", "draining -"]);
+    worker.stop_with_story_of_jobs(&["start a", "lost a", "finish a", "draining -"]);
 }
 
 fn a_command_that_timed_out_ends_once_its_job_is_changed(site: &Site) {
@@ -257,7 +257,7 @@ fn a_command_that_timed_out_ends_once_its_job_is_changed(site: &Site) {
     worker.wait_for(&json!({ "event": "lost", "id": "a", "kept": false }));
     command.wait_until_gone();
     assert_eq!(site.server.job("a")["state"], "delayed");
-    worker.stop_with_story(&["start a", "lost a", "lost a", "draining -"]);
+    worker.stop_with_story_of_jobs(&["start a", "lost a", "lost a", "draining -"]);
 }
 
 fn a_job_that_came_while_the_worker_was_stopped_is_not_started(site: &Site) {

@@ -270,6 +270,17 @@ impl Worker {
         self.ends_with(0);
     }
 
+    /// Ends the worker in order; this is all that happened to its jobs. A server that is slow for a moment may have counted as
+    /// away.
+    #[track_caller]
+    fn stop_with_story_of_jobs(mut self, story: &[&str]) {
+        self.signal(Signal::TERM);
+        self.ends_with(0);
+        let mut told = self.story();
+        told.retain(|event| !["away -", "back -"].contains(&event.as_str()));
+        assert_eq!(told, story, "{:#?}", self.events());
+    }
+
     /// Ends the worker in order; this is all that happened, as in [`story`](Self::story).
     #[track_caller]
     fn stop_with_story(mut self, story: &[&str]) {
