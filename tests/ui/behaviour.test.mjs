@@ -132,20 +132,20 @@ inBrowser("the keyboard alone is enough", {}, async ({ server, tab, page }) => {
   await page.keyboard.type("orders:1001:close");
   await press("Enter");
   await tab.heading("orders:1001:close").waitFor();
-  await press("g", "o");
+  await tab.pressAtOnce("g", "o");
   await tab.sees("In trouble");
   await press("j", "Enter");
   await tab.heading("orders").waitFor();
-  await press("g", "d");
+  await tab.pressAtOnce("g", "d");
   await tab.heading("Dead letters").waitFor();
   // The keys move among the rows that are there.
   await tab.sees("order:2");
   await press("j", "j", "k", "Enter");
   await tab.heading("order:0").waitFor();
-  await press("g", "s");
+  await tab.pressAtOnce("g", "s");
   await tab.heading("Server").waitFor();
   await tab.until(() => document.activeElement.matches("h1"));
-  await press("g", "j");
+  await tab.pressAtOnce("g", "j");
   await tab.heading("Jobs").waitFor();
   await press("l");
   await page.locator(".live.off").waitFor();
@@ -176,7 +176,7 @@ inBrowser("the keyboard alone is enough", {}, async ({ server, tab, page }) => {
   await tab.menu();
   await page.locator("fieldset").filter({ hasText: "Single-key shortcuts" }).getByLabel("Off").check();
   await press("Escape");
-  await press("g", "o");
+  await tab.pressAtOnce("g", "o");
   await press("?");
   assert.equal(await page.getByRole("dialog").count(), 0);
   await tab.heading("Server").waitFor();
@@ -304,5 +304,5 @@ inBrowser("a browser whose clock is wrong shows the server's time", {}, async ({
   await server.add({ topic: "t", id: "soon", delay: "1h" });
   await page.clock.install({ time: Date.now() + 3 * 3_600_000 });
   await tab.go("jobs/soon");
-  await tab.sees(/^(59:5\d|1:00:00)$/);
+  await tab.sees(/^(5\d:\d\d|1:00:00)$/);
 });

@@ -19,8 +19,7 @@ onEveryEngine("jobs are listed by a filter that is in the address", {}, async ({
   await server.bury("mail", "d:2", "timeout");
   await server.add({ topic: "mail", id: "r:1" });
   await tab.go();
-  await page.keyboard.press("g");
-  await page.keyboard.press("j");
+  await tab.pressAtOnce("g", "j");
   await tab.heading("Jobs").waitFor();
   await lists(tab, ["a:1", "a:2", "b:1"]);
   await page.getByLabel("Topic", { exact: true }).fill("mail");
@@ -246,8 +245,7 @@ onEveryEngine("all that match are counted, confirmed and changed", {}, async ({ 
   assert.equal(await page.getByRole("progressbar").getAttribute("value"), "120");
   const left = async (id) => (Date.parse((await server.job(id)).due_at) - Date.now()) / 3_600_000;
   assert.ok((await left("j:0")) < 12 && (await left("j:120")) > 12);
-  await page.keyboard.press("g");
-  await page.keyboard.press("b");
+  await tab.pressAtOnce("g", "b");
   await tab.heading("Bulk").waitFor();
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");

@@ -19,7 +19,7 @@ onEveryEngine("dead letters of all topics are grouped, and a few are replayed fi
   await server.bury("orders", "o", "timed out");
   await tab.go();
   await page.getByRole("link", { name: "Dead letters 13", exact: true }).waitFor();
-  for (const key of ["g", "d"]) await page.keyboard.press(key);
+  await tab.pressAtOnce("g", "d");
   await tab.until(() => location.hash === "#/dead");
   await tab.sees("of 13 dead letters");
   assert.deepEqual(await groupsOf(page), [["12", "http # from psp", "mail"], ["1", "timed out", "orders"]]);

@@ -32,7 +32,7 @@ inBrowser("a job shows the callback of its topic, and g d leads to the dead lett
   await tab.sees("of the topic");
   await tab.go("jobs/two");
   await page.getByRole("navigation", { name: "Path" }).getByRole("link", { name: "orders" }).waitFor();
-  for (const key of ["g", "d"]) await page.keyboard.press(key);
+  await tab.pressAtOnce("g", "d");
   await tab.until(() => location.hash === "#/topics/orders/dead");
 });
 

@@ -191,7 +191,8 @@ export async function nginxOf(server, host) {
 let browser = null;
 
 async function openBrowser() {
-  browser ??= await chromium.launch({ executablePath: process.env.CHROMIUM, args: ["--no-sandbox", "--disable-dev-shm-usage"] });
+  const args = ["--no-sandbox", "--disable-dev-shm-usage"];
+  browser ??= await chromium.launch({ executablePath: process.env.CHROMIUM, args, timeout: WAIT_MS });
   return browser;
 }
 
@@ -242,6 +243,12 @@ export class Tab {
   sees = (text, options) => this.text(text, options).first().waitFor();
   /** Waits for a value that is read from the page again and again. */
   until = (read, argument) => this.page.waitForFunction(read, argument, { polling: 50 });
+
+  /** Waits in the page for a text that soon goes. To be called before what brings it. */
+  shows = (text) => this.until((text) => document.body.innerText.includes(text), text);
+
+  /** Presses keys so that the page gets them together: it forgets the first of two after a moment. */
+  pressAtOnce = (...keys) => Promise.all(keys.map((key) => this.page.keyboard.press(key)));
 
   /**
    * Notes in `window.calls`, by the clock of the page, when each call whose address contains `part` began and ended. It has

@@ -269,8 +269,7 @@ inBrowser("a moment names its zone and can be copied as the API has it", { tab: 
   const due = page.locator(".facts").getByText("2100年3月1日 09:30:00");
   await due.waitFor();
   assert.equal(await due.getAttribute("title"), `2100年3月1日 09:30:00 Asia/Shanghai (GMT+8)\n${at}`);
-  await tab.button(`复制 ${at}`).click();
-  await tab.button(`复制 ${at}`).getByText("已复制").waitFor();
+  await Promise.all([tab.shows("已复制"), tab.button(`复制 ${at}`).click()]);
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), at);
   await tab.button("改期…").click();
   await page.getByLabel("指定时间").check();

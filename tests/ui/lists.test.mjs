@@ -147,8 +147,7 @@ inBrowser("the topic of a filter is suggested, and a search without one says tha
 });
 
 onEveryEngine("a topic shows the jobs that wait longest", {}, async ({ server, tab, page }) => {
-  await server.add({ topic: "mail", id: "second", delay: "1s" });
-  await server.add({ topic: "mail", id: "first" });
+  await server.call("POST", "batch/jobs", { jobs: [{ topic: "mail", id: "second", delay: "1s" }, { topic: "mail", id: "first" }] });
   await tab.go("topics/mail");
   const card = page.locator("section.card", { has: page.getByRole("heading", { name: "Waiting longest" }) });
   await card.getByRole("link", { name: "second" }).waitFor();

@@ -243,8 +243,7 @@ inBrowser("a page that is loaded later can be loaded again, and is there when th
   // The others were loaded meanwhile.
   await page.waitForFunction(() => performance.getEntriesByType("resource").some(({ name, responseEnd }) => name.endsWith("pages/server.js") && responseEnd > 0));
   await server.end();
-  await page.keyboard.press("g");
-  await page.keyboard.press("s");
+  await tab.pressAtOnce("g", "s");
   await tab.heading("Processes").waitFor();
   await server.run();
 });

@@ -103,7 +103,7 @@ inBrowser("the endpoints of callbacks are listed, those that rest first", {}, as
   const second = new Promise((resolve) => (isSecond = resolve));
   const endpoint = http.createServer((request, response) => {
     if (request.url === "/ill" && ++ill === 2) isSecond();
-    response.writeHead(request.url === "/well" ? 204 : 503, { "retry-after": "60" }).end();
+    response.writeHead(request.url === "/well" ? 204 : 503, { "retry-after": "50" }).end();
   });
   await new Promise((resolve) => endpoint.listen(0, "127.0.0.1", resolve));
   const url = `http://127.0.0.1:${endpoint.address().port}`;
