@@ -167,8 +167,8 @@ impl<S> TimedStream<S> {
     }
 
     /// Ready at `ends_us` or earlier: the timer of a wait that ended early is used on, and set anew once it has fired. Timers
-    /// stop while the machine is suspended, and the clock does not: one that should have fired is not used on. One that is set
-    /// during a suspension fires later by that, as every sleep does.
+    /// stop while the machine is suspended, and the clock does not: one that should have fired is not used on. One that was set
+    /// before a suspension and still has to fire does so later by the length of it, as every sleep does.
     fn poll_timer(&mut self, cx: &mut Context<'_>, now_us: i64, ends_us: i64) -> Poll<()> {
         let set = self.timer.take().filter(|timer| (now_us..=ends_us).contains(&timer.fires_us));
         let mut timer = set.unwrap_or_else(|| {

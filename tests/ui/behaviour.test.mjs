@@ -304,5 +304,5 @@ inBrowser("a browser whose clock is wrong shows the server's time", {}, async ({
   await server.add({ topic: "t", id: "soon", delay: "1h" });
   await page.clock.install({ time: Date.now() + 3 * 3_600_000 });
   await tab.go("jobs/soon");
-  await tab.sees(/^(5\d:\d\d|1:00:00)$/);
+  await tab.sees(/^(59:\d\d|1:00:00)$/);
 });

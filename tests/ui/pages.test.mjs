@@ -326,7 +326,7 @@ onEveryEngine("a job is found, moved, run and deleted", {}, async ({ server, tab
   await page.getByLabel("Find a job or a topic").fill(id);
   await page.keyboard.press("Enter");
   await tab.heading(id).waitFor();
-  await tab.sees(/^(2\d:\d\d|30:00)$/);
+  await tab.sees(/^(29:\d\d|30:00)$/);
   const shown = await page.locator(".body pre").innerText();
   assert.equal(shown, '{\n  "n": 9007199254740993,\n  "e": 1e400,\n  "list": [],\n  "deep": {\n    "a": [\n      1,\n      2\n    ]\n  }\n}');
   await tab.button("Raw").click();
@@ -343,7 +343,7 @@ onEveryEngine("a job is found, moved, run and deleted", {}, async ({ server, tab
   await page.getByLabel("In", { exact: true }).fill("2h");
   await tab.button("Reschedule 1 job").click();
   await tab.sees("Rescheduled 1 of 1 job.");
-  await tab.sees(/^(1:5\d:\d\d|2:00:00)$/);
+  await tab.sees(/^(1:59:\d\d|2:00:00)$/);
   await tab.button("Reschedule …").click();
   await page.getByLabel("At a time").check();
   await page.getByLabel("At", { exact: true }).fill("2100-07-01T12:00:30");
