@@ -26,7 +26,8 @@ use crate::harness::{
 
 /// The number of workers that run at the same time.
 const AT_ONCE: usize = 32;
-/// The topic of jobs whose TTR ends soon enough to wait for.
+/// The topic of jobs whose TTR ends soon enough to wait for. It is longer than a busy machine stands still: a reservation that
+/// ends before the server can deliver it uses an attempt although no connection took it.
 const SHORT: &str = "short";
 /// The topic of jobs with a long TTR. If one is ready again, the server returned it.
 const LONG: &str = "long";
@@ -118,7 +119,7 @@ fn job(n: usize) -> Value {
     json!({
         "topic": topic, "id": format!("job-{n}"),
         "delay": format!("{}ms", rand::rng().random_range(0..200)),
-        "ttr": if topic == SHORT { 2 } else { 3_600 },
+        "ttr": if topic == SHORT { 15 } else { 3_600 },
         "max_attempts": if n % 8 < 4 { 1 } else { 0 },
         "body": "x".repeat(if n.is_multiple_of(5) { 100_000 } else { 10 }),
     })
@@ -224,7 +225,9 @@ async fn run(engine: &str, workers: usize, arguments: &[&str], variables: &[(&st
     let added = tasks.join_all().await.into_iter().sum::<usize>() as u64;
     let held = wait_until_returned(&server).await;
     let given_back = metric(&server, "cancelled", SHORT) + metric(&server, "cancelled", LONG);
-    let at_once = finish_all(&server, LONG, |counts| sum_of(counts, &["delayed", "ready"])).await;
+    // On a slow disk, a poll can end while the store still reserves a job for it: the server gives that back in a moment.
+    let left = |counts: &_| sum_of(counts, &["delayed", "ready", "reserved"]) - held;
+    let at_once = finish_all(&server, LONG, left).await;
     assert!(at_once.values().all(|attempt| *attempt == 1), "no attempt was used: {at_once:?}");
     let by_ttr = finish_all(&server, SHORT, |counts| sum_of(counts, &["delayed", "ready", "reserved"])).await;
     let (dead, delivered) = (dead_letters(&server, SHORT), metric(&server, "delivered", SHORT));
