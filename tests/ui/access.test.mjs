@@ -16,7 +16,7 @@ async function signIn(tab, token) {
 }
 
 inBrowser("a token is asked for, kept in this browser and forgotten", { tokens: TOKENS }, async ({ server, tab, page }) => {
-  await server.add({ topic: "mail", delay: "1h" });
+  await server.add({ topic: "mail", delay: "30m" });
   await tab.go("topics/mail");
   await tab.heading("Sign in").waitFor();
   assert.equal(await page.getByRole("navigation").count(), 0);
@@ -40,7 +40,7 @@ inBrowser("a token is asked for, kept in this browser and forgotten", { tokens: 
 
   const second = await tab.newPage();
   await second.goto(`${tab.base}#/`);
-  await second.getByRole("link", { name: "mail", exact: true }).waitFor();
+  await second.getByRole("rowheader").getByRole("link", { name: "mail", exact: true }).waitFor();
   await tab.menu();
   await tab.button("Sign out").click();
   await tab.heading("Sign in").waitFor();
@@ -121,12 +121,12 @@ onEveryEngine("a token for some topics sees these", { tokens: TOKENS }, async ({
   await server.add({ topic: "orders", id: "secret", delay: "1h" });
   await tab.go();
   await signIn(tab, server.tokens.mailer);
-  await page.getByRole("link", { name: "mail.out", exact: true }).waitFor();
+  await page.getByRole("rowheader").getByRole("link", { name: "mail.out", exact: true }).waitFor();
   await tab.sees("All is well.");
   assert.equal(await page.getByRole("link", { name: "orders", exact: true }).count(), 0);
   await tab.until(() => !document.querySelector(".timeline"));
   assert.equal(await page.locator(".totals dd").first().innerText(), "1");
-  await page.getByRole("link", { name: "mail.out", exact: true }).click();
+  await page.getByRole("rowheader").getByRole("link", { name: "mail.out", exact: true }).click();
   await tab.heading("mail.out").waitFor();
   await tab.button("Add a job …").waitFor();
   await tab.sees("This token lacks the scope admin for this topic.");

@@ -48,7 +48,7 @@ onEveryEngine("topics are sorted, filtered and opened", {}, async ({ server, tab
   await page.getByPlaceholder("begins with").fill("none");
   await tab.sees("No topic here begins with");
   await page.getByPlaceholder("begins with").fill("");
-  await page.getByRole("link", { name: "a.two", exact: true }).click();
+  await page.getByRole("rowheader").getByRole("link", { name: "a.two", exact: true }).click();
   await tab.heading("a.two").waitFor();
   await tab.until((title) => document.title === title, "a.two · Linger");
 });
