@@ -15,7 +15,8 @@ pub enum Error {
         /// The same for operators.
         cause: String,
     },
-    /// The store is another one than this process has used, or was emptied. The change did not happen.
+    /// The store is another one than this process has used, or was emptied. The change did not happen, unless a part of it is for
+    /// another server.
     #[error(
         "the store was emptied or replaced, so that jobs are missing; bring its data back, or confirm the loss with \
          `linger store accept`"
@@ -40,6 +41,21 @@ impl Error {
     pub fn refused(reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self::Refused { cause: reason.clone(), reason }
+    }
+
+    /// The same failure of a call of which another part, or an earlier attempt, may have had an effect.
+    #[must_use]
+    pub fn of_unknown_effect(self) -> Self {
+        match self {
+            Self::Full(why) => Self::Unavailable(why),
+            error => error,
+        }
+    }
+
+    /// This failure of a call after `done` items of the same change: only the first call can say that nothing has happened.
+    #[must_use]
+    pub fn after(self, done: usize) -> Self {
+        if done == 0 { self } else { self.of_unknown_effect() }
     }
 
     /// Whether the store does nothing at present, and may do it later.

@@ -18,7 +18,7 @@ use crate::{
 /// Before the next try when the store has failed, or has not removed a pause.
 const RETRY: Duration = Duration::from_secs(1);
 /// Longest sleep, after which the store's clock is read again: it may have been set.
-const MAX_SLEEP: Duration = Duration::from_secs(60);
+const MAX_SLEEP: Duration = Duration::from_secs(5);
 
 /// The ends of pauses that this process waits for.
 #[derive(Debug)]

@@ -128,6 +128,18 @@ async fn a_pause_ends_by_itself(engine: Engine) {
     );
 }
 
+/// The end is a moment of the machine's clock.
+#[tokio::test]
+async fn a_pause_ends_within_seconds_of_a_clock_that_was_set_past_its_end() {
+    let api = Api::new(Engine::Embedded).await;
+    api.add(r#"{"topic":"t","id":"a"}"#).await;
+    api.send("POST", "/topics/t/pause", r#"{"until":"1h"}"#).await.expect(200);
+    let poll = api.park(api.call("GET", "/topics/t/pop?wait=60s")).await;
+    api.clock.step_wall(3_600_000);
+    api.clock.advance(seconds(5));
+    assert_eq!(poll.await.expect("is answered").expect(200).json()["id"], "a");
+}
+
 async fn a_pause_ends_at_the_last_end_that_it_was_given(engine: Engine) {
     let api = Api::new(engine).await;
     api.add(r#"{"topic":"t","id":"a"}"#).await;

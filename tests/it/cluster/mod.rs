@@ -6,6 +6,7 @@
 
 mod emptied;
 mod failovers;
+mod full;
 mod hung;
 mod recovery;
 mod slots;

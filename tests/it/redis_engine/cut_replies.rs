@@ -140,6 +140,26 @@ async fn a_release_whose_reply_was_cut_off_happens_once() {
     assert!(late.is_err(), "a client's own repeat has lost the reservation");
 }
 
+/// The answer would say that the caller holds a job that another one has.
+#[tokio::test]
+async fn a_touch_that_is_resent_after_its_reservation_ended_is_refused() {
+    let proxy = Proxy::start(shared().port).await;
+    let options = Options { retry_for: seconds(60), ..options() };
+    let process = Process::start(&Options { mode: proxy.mode(), ..options.clone() }).await;
+    let other = Process::with_clock_of(&process, &options).await;
+    let held = reserved(&process).await;
+    proxy.arm_marked_then("victim", Fault::CutAfter, Fault::CutBefore);
+    let (store, receipt) = (process.store.clone(), held.receipt);
+    let touching = tokio::spawn(async move { store.touch(ALL, &id("victim"), &receipt, Some(ttr(2))).await });
+    proxy.until_seen(2).await;
+    process.clock.advance(seconds(2));
+    promote(other.store()).await;
+    assert_eq!(reserve(other.store()).await.job.attempts, 2);
+    proxy.disarm();
+    let touched = touching.await.expect("does not panic").expect("answers");
+    assert_eq!(touched, Err(Refusal::Lost));
+}
+
 #[tokio::test]
 async fn the_other_steps_happen_once_too() {
     let (process, proxy) = behind_a_proxy().await;

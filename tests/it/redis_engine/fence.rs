@@ -10,10 +10,14 @@ use linger::{
     },
 };
 
-use super::{Process, options};
+use super::{
+    Process, options,
+    proxy::{Fault, Proxy},
+};
 use crate::harness::{
     jobs::*,
     records::{all_records, all_schedules, record, schedule, topic_record},
+    redis::shared,
     stores::{Engine, Recorder, StoreFixture},
 };
 
@@ -104,4 +108,27 @@ async fn a_closed_store_takes_no_changes() {
     store.add(vec![job("new")]).await.expect("adds");
     // A mover changes nothing without a fence of its own.
     assert_refused("a mover", Steps::delete(&*mover, ALL, vec![id("new")], DeleteRule::AnyState).await);
+}
+
+/// The first run added one of two jobs, because the other one existed. That one ends, and the store is moved.
+#[tokio::test]
+async fn an_add_that_is_resent_adds_nothing_more_to_a_closed_store() {
+    let proxy = Proxy::start(shared().port).await;
+    let options = redis::Options { retry_for: seconds(60), shards: Some(1), ..options() };
+    let process = Process::start(&redis::Options { mode: proxy.mode(), ..options.clone() }).await;
+    let other = Process::with_clock_of(&process, &options).await;
+    add(other.store(), job("there")).await;
+    proxy.arm_marked_then("victim", Fault::CutAfter, Fault::CutBefore);
+    let store = process.store.clone();
+    let adding = tokio::spawn(async move { store.add(vec![job("victim"), job("there")]).await });
+    proxy.until_seen(2).await;
+    other.store.delete(ALL, vec![id("there")], DeleteRule::AnyState).await.expect("deletes");
+    let (listener, metrics) = (Arc::new(Recorder::default()), Metrics::new().engine);
+    let mover =
+        redis::open_offline(redis::OpenMode::Source, options, listener, metrics).await.expect("connects");
+    assert!(mover.set_fence(2, true).await.expect("closes"));
+    proxy.disarm();
+    assert_refused("the rest of the add", adding.await.expect("does not panic"));
+    assert_eq!(other.store.get(ALL, &id("there")).await.expect("reads"), None);
+    assert!(other.store.get(ALL, &id("victim")).await.expect("reads").is_some());
 }

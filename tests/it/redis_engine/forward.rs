@@ -59,7 +59,7 @@ pub async fn forward(client: TcpStream, server_port: u16, shared: Arc<Shared>, p
         next = tokio::select! {
             () = peer.becomes_half_open() => break,
             read = connection.client.read_buf(&mut requests) => match read {
-                Ok(1..) => connection.forward_requests(&mut requests, &shared).await,
+                Ok(1..) => connection.forward_requests(&mut requests, &mut replies, &shared).await,
                 Ok(_) | Err(_) => NextState::Closed,
             },
             read = connection.server.read_buf(&mut replies) => match read {
@@ -88,7 +88,12 @@ pub async fn forward(client: TcpStream, server_port: u16, shared: Arc<Shared>, p
 }
 
 impl Connection {
-    async fn forward_requests(&mut self, requests: &mut Vec<u8>, shared: &Shared) -> NextState {
+    async fn forward_requests(
+        &mut self,
+        requests: &mut Vec<u8>,
+        replies: &mut Vec<u8>,
+        shared: &Shared,
+    ) -> NextState {
         while let Some(mut request) = take_frame(requests) {
             self.requests += 1;
             self.peer.notice(&request);
@@ -97,6 +102,7 @@ impl Connection {
                 Some(Fault::SilentBefore) => return NextState::Silent,
                 Some(Fault::Withheld) => {
                     shared.lock().withheld.push(request);
+                    self.forward_replies_before_the_last(replies, shared).await;
                     return NextState::Closed;
                 }
                 Some(Fault::Together(number)) => {
@@ -120,6 +126,17 @@ impl Connection {
             }
         }
         NextState::Open
+    }
+
+    /// Forwards the replies to all requests but the last one.
+    async fn forward_replies_before_the_last(&mut self, replies: &mut Vec<u8>, shared: &Shared) {
+        let mut next = self.forward_replies(replies, shared).await;
+        while next == NextState::Open && self.replies + 1 < self.requests {
+            next = match self.server.read_buf(replies).await {
+                Ok(1..) => self.forward_replies(replies, shared).await,
+                Ok(_) | Err(_) => NextState::Closed,
+            };
+        }
     }
 
     async fn forward_replies(&mut self, replies: &mut Vec<u8>, shared: &Shared) -> NextState {

@@ -3,13 +3,17 @@
 //! elsewhere.
 
 use linger::{
-    job::State,
-    store::{ChangeJob, Error, JobChange, Patch, Refusal, SeenJob, Steps, TopicUpdates, redis::Options},
+    job::{Job, State},
+    store::{
+        ChangeJob, Error, FinishJob, JobChange, Patch, Refusal, SeenJob, Step, StepAction, Steps, Store,
+        TopicUpdates, redis::Options,
+    },
 };
 
 use super::{
     Process, Raw, options,
     proxy::{Fault, Proxy},
+    tag,
 };
 use crate::harness::{jobs::*, redis::shared, wait::TimeLimit};
 
@@ -165,6 +169,56 @@ async fn a_call_that_arrives_after_its_failure_was_reported_does_nothing() {
         Box::pin(a_late_patch_does_not_replace_a_later_one()),
         Box::pin(late_steps_of_other_kinds_do_nothing_either()),
         Box::pin(a_late_add_does_not_add_a_job_that_existed_before()),
+    );
+}
+
+/// One shard refuses its part of a batch at once, and the part of another one is late.
+async fn a_late_part_of_a_batch_does_nothing<T: std::fmt::Debug>(
+    batch: impl AsyncFnOnce(&dyn Store, Vec<Job>) -> linger::store::Result<T>,
+) {
+    let pair = Pair::with(Options { shards: Some(2), ..options() }).await;
+    let tags = [0, 1].map(|shard| format!("{{{}:{shard}}}", pair.options.prefix));
+    let mut jobs = Vec::new();
+    for (name, its_tag) in ["refused", "victim"].into_iter().zip(&tags) {
+        let is_there = |name: &String| tag(&pair.options, &id(name)) == *its_tag;
+        let name = (0..).map(|n| format!("{name}-{n}")).find(is_there).expect("each shard has some");
+        jobs.push(add(pair.other.store(), delayed(&name, seconds(60))).await);
+    }
+    // Each script looks at one of these keys before it changes anything.
+    let raw = Raw::connect(&shared().url()).await;
+    for key in ["due", "leases"].map(|key| format!("{}:{key}", tags[0])) {
+        raw.send(&["SET", &key, "broken"]).await;
+    }
+    pair.proxy.withhold("victim", usize::MAX);
+    let failed = batch(pair.cut_off.store(), jobs).await;
+    assert!(matches!(failed, Err(Error::Damaged(_))), "{failed:?}");
+    let replies = pair.proxy.deliver_withheld(shared().port).await;
+    assert!(!replies.is_empty(), "no call was withheld");
+    assert!(replies.iter().all(|reply| reply.starts_with("-LATE")), "{replies:?}");
+}
+
+/// Its caller repeats the whole batch, maybe at another process, and then goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_fails_at_one_shard_changes_nothing_later_at_another() {
+    let ids = |jobs: Vec<Job>| jobs.into_iter().map(|job| job.id).collect::<Vec<_>>();
+    tokio::join!(
+        Box::pin(a_late_part_of_a_batch_does_nothing(async |store, jobs| {
+            store.add(ids(jobs).iter().map(|id| job(id.as_str())).collect()).await
+        })),
+        Box::pin(a_late_part_of_a_batch_does_nothing(async |store, jobs| {
+            store.finish(ALL, ids(jobs).into_iter().map(|id| FinishJob { id, receipt: None }).collect()).await
+        })),
+        Box::pin(a_late_part_of_a_batch_does_nothing(async |store, jobs| {
+            store.delete(ALL, ids(jobs), DeleteRule::AnyState).await
+        })),
+        Box::pin(a_late_part_of_a_batch_does_nothing(async |store, jobs| {
+            let change = |job| ChangeJob { seen: SeenJob::new(job), change: JobChange::Delete };
+            store.change(jobs.iter().map(change).collect(), None).await
+        })),
+        Box::pin(a_late_part_of_a_batch_does_nothing(async |store, jobs| {
+            let patch = |id| Step::unscoped(id, StepAction::Patch(Patch::default()), None);
+            store.apply(ids(jobs).into_iter().map(patch).collect()).await
+        })),
     );
 }
 

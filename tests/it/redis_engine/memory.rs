@@ -6,6 +6,7 @@ use linger::store::{Error, Store, redis::Options};
 
 use super::{
     Process, Raw,
+    proxy::{Fault, Proxy},
     steps::{Step, StepFixture, prepare_for},
 };
 use crate::harness::{jobs::*, naive::Naive, redis::RedisServer, stores::Recorder};
@@ -74,4 +75,24 @@ async fn memory_that_runs_out_in_the_middle_of_a_batch_leaves_no_partial_effects
         (100 * added, vec![]),
         "each batch was added whole or not at all"
     );
+}
+
+/// A first attempt may have done it, so the error does not say that nothing has happened.
+#[tokio::test]
+async fn memory_that_runs_out_before_a_call_is_resent_is_no_refusal_of_the_call() {
+    let server = RedisServer::start();
+    let proxy = Proxy::start(server.port).await;
+    let process = Process::start(&Options::new(&proxy.url())).await;
+    let raw = Raw::connect(&server.url()).await;
+    proxy.arm_marked_then("victim", Fault::CutAfter, Fault::CutBefore);
+    let store = process.store.clone();
+    let adding = tokio::spawn(async move { store.add(vec![job("victim")]).await });
+    proxy.until_seen(2).await;
+    raw.send(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    proxy.disarm();
+    let added = adding.await.expect("does not panic");
+    assert!(matches!(added, Err(Error::Unavailable(_))), "{added:?}");
+    assert!(process.store.get(ALL, &id("victim")).await.expect("reads").is_some());
+    let refused = process.store.add(vec![job("other")]).await;
+    assert!(matches!(refused, Err(Error::Full(_))), "{refused:?}");
 }

@@ -19,6 +19,7 @@ mod late_calls;
 mod listing;
 mod lost_pops;
 mod memory;
+mod mending;
 mod notices;
 mod outages;
 mod peer;

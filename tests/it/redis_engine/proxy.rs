@@ -20,7 +20,7 @@ use super::{
     frames::{move_cursor, script, shift_clock, take_frame},
     peer::{Discard, Peer},
 };
-use crate::harness::wait::LONGEST;
+use crate::harness::wait::{LONGEST, until};
 
 /// A fault of a request or its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub enum Fault {
     Late(Duration),
     /// The reply arrives byte by byte.
     Trickle,
-    /// The connection ends. The request arrives when the test delivers it.
+    /// The connection ends after the replies to earlier requests. The request arrives when the test delivers it.
     Withheld,
     /// The server receives the request once this many requests of its connection have met the fault.
     Together(usize),
@@ -182,6 +182,11 @@ impl Proxy {
     /// How many requests could have met the fault so far.
     pub fn seen(&self) -> usize {
         self.shared.lock().seen
+    }
+
+    /// Waits until so many requests could have met the fault.
+    pub async fn until_seen(&self, requests: usize) {
+        until(|| self.seen() >= requests).await;
     }
 
     /// How many background scripts were called.

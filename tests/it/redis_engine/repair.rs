@@ -1,20 +1,17 @@
 //! Entries that another program has changed, lost announcements, and lists with many stale entries.
 
-use std::time::Duration;
-
 use linger::{
     clock::{Clock, SystemClock},
     job::{RetrySchedule, State},
     store::{
-        AddJob, MoveKind, ScheduleUpdates, Steps,
+        AddJob, MoveKind, Steps,
         redis::{Mode, Options},
     },
 };
 
-use super::{AUDIT_INTERVAL, Process, Raw, options, proxy::Proxy, tag};
+use super::{Process, Raw, options, proxy::Proxy, tag};
 use crate::harness::{
     jobs::*,
-    records::schedule,
     redis::shared,
     wait::{TimeLimit, until},
 };
@@ -81,85 +78,6 @@ async fn a_broken_record_that_cannot_be_set_aside_is_not_deleted() {
     assert_eq!(stored(&jobs, "second").await.as_deref(), Some("no record 2"), "the record is lost");
     assert_eq!(process.store.promote(10).await.expect("promotes").set_aside, 0, "it is in no index");
     assert_eq!(reserve(process.store()).await.job.id, id("witness"));
-}
-
-/// A run of the script ends before a page with topics whose keys it does not have: the pages that it tallied before count.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_counts_are_mended_where_every_job_has_a_topic_of_its_own() {
-    mend_counts_of_many_topics(false).await;
-}
-
-/// The scan starts over: what was tallied before does not count.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_counts_are_mended_although_the_scan_meets_another_server() {
-    mend_counts_of_many_topics(true).await;
-}
-
-async fn wait_until_sound(process: &Process) {
-    let limit = TimeLimit::new();
-    loop {
-        let faults = process.store.verify().await.expect("verifies").faults;
-        if faults.is_empty() {
-            break;
-        }
-        limit.check(|| format!("{faults:?}"));
-        limit.pause().await;
-    }
-}
-
-async fn mend_counts_of_many_topics(meets_another_server: bool) {
-    const TOPICS: usize = 1_200;
-    let proxy = Proxy::start(shared().port).await;
-    let options = Options { mode: proxy.mode(), shards: Some(1), ..options() };
-    let process = Process::start(&options).await;
-    let of_topic =
-        |n: usize| AddJob { topic: topic(&format!("t{n}")), ..delayed(&format!("job-{n}"), seconds(900)) };
-    for first in (0..TOPICS).step_by(100) {
-        process.store.add((first..first + 100).map(of_topic).collect()).await.expect("adds");
-    }
-    let counts = format!("{{{}:0}}:counts", options.prefix);
-    Raw::connect(&shared().url()).await.send(&["HSET", &counts, "dt0", "7", "dghost", "1"]).await;
-    let faults = process.store.verify().await.expect("verifies").faults;
-    assert!(!faults.is_empty());
-    if meets_another_server {
-        proxy.move_next_cursor();
-    }
-    process.clock.advance(AUDIT_INTERVAL);
-    wait_until_sound(&process).await;
-    assert!(proxy.has_moved_cursor(), "no scan had several runs");
-}
-
-/// A schedule that is not in the agenda would never run.
-#[tokio::test]
-async fn an_agenda_that_lacks_a_schedule_or_has_one_too_many_is_mended() {
-    let options = Options { shards: Some(1), ..options() };
-    let process = Process::start(&options).await;
-    let raw = Raw::connect(&shared().url()).await;
-    let agenda = format!("{{{}:0}}:agenda", options.prefix);
-    let next = process.clock.now().after(seconds(3_600));
-    let schedules = (0..300).map(|n| schedule(&format!("s{n:03}"), Some(next).filter(|_| n != 7), "{}"));
-    process.store.put_schedules(schedules.collect()).await.expect("puts");
-    // The moment of the third one is wrong, too, which only the mending of the others finds.
-    let break_agenda: [&[&str]; 4] = [
-        &["ZREM", &agenda, "s299"],
-        &["ZADD", &agenda, "5", "ghost"],
-        &["ZINCRBY", &agenda, "1", "s003"],
-        &["ZADD", &agenda, "5", "s007"],
-    ];
-    for command in break_agenda {
-        raw.send(command).await;
-    }
-    assert_eq!(process.store.verify().await.expect("verifies").faults.len(), 4);
-    for broken in [None, Some(&["ZREM", &agenda, "s000"])] {
-        if let Some(command) = broken {
-            raw.send(command).await;
-        }
-        process.clock.advance(AUDIT_INTERVAL);
-        wait_until_sound(&process).await;
-    }
-    process.clock.advance(seconds(3_600));
-    let due = process.store.due_schedules(Duration::ZERO, 1_000).await.expect("reads").schedules;
-    assert_eq!(due.len(), 299);
 }
 
 /// However short a truncated record is, other jobs are delivered, and a record that cannot be a job is set aside.

@@ -2,7 +2,7 @@
 
 use super::write_txn::WriteTxn;
 use crate::{
-    job::{Actor, Outlet, Receipt, State},
+    job::{Actor, DueKind, Outlet, Receipt, State},
     store::{
         Claim, Reservation,
         embedded::{
@@ -10,12 +10,13 @@ use crate::{
             rows::{
                 codec::Lease,
                 db::{SqlResult, Table},
+                key::RowKey,
             },
         },
     },
 };
 
-/// Most expired jobs that one call passes over, so that other calls do not wait for long.
+/// Most jobs that one call passes over, so that other calls do not wait for long.
 const MAX_PASSED_OVER: usize = 10_000;
 
 /// See [`crate::store::Store::reserve`].
@@ -29,12 +30,13 @@ pub(crate) fn reserve(
     let mut passed_over = 0;
     while let Some(claim) = claims.get(granted.len()) {
         let Some((&key, &since)) = txn.memory.topics().get(outlet).ready.first_key_value() else { break };
-        if txn.memory.expiries().has_expired(key, |kind| txn.now_of(kind)) {
+        let has_expired = txn.memory.expiries().has_expired(key, |kind| txn.now_of(kind));
+        if has_expired || is_to_come_again(txn, key) {
             if passed_over == MAX_PASSED_OVER {
                 txn.announce_ready(outlet);
                 break;
             }
-            // It is delayed and overdue from here on: the next promotion moves it.
+            // It is delayed from here on. If it has expired, it is overdue, and the next promotion moves it.
             passed_over += 1;
             txn.change_state(JobRef { key, outlet, dead: false }, MemoryState::Delayed);
             continue;
@@ -65,4 +67,9 @@ pub(crate) fn reserve(
         debug_assert!(matches!(before, MemoryState::Ready { .. }));
     }
     Ok(granted)
+}
+
+/// Whether the moment of a job is still to come, because the machine's clock was set back since it came.
+fn is_to_come_again(txn: &WriteTxn<'_>, key: RowKey) -> bool {
+    key.kind() == DueKind::Moment && key.slot() > txn.wall_now().rounded_down
 }

@@ -7,7 +7,7 @@ use crate::{
     clock::ManualClock,
     job::{Delay, Due, Expire, Expiry, Job, JobSpec, OnExpiry, Reason, State, Timestamp},
     store::{
-        AddJob, Degraded, JobFilter, Minute, Order, Patch, Put, Release, Span, Steps, Store,
+        AddJob, Degraded, JobFilter, Minute, Order, Patch, Put, Release, Reservation, Span, Steps, Store,
         embedded::{AcceptedClock, EmbeddedStore, accept_clock},
     },
 };
@@ -67,6 +67,29 @@ async fn a_clock_set_back_postpones_moments_and_no_delay() {
     assert_eq!(ready(&store).await, ["delay"]);
     fixture.clock.advance(Duration::from_millis(1));
     assert_eq!(ready(&store).await, ["delay", "moment"]);
+}
+
+/// It came by a clock that was ahead, and was not reserved before that was put right.
+#[tokio::test]
+async fn a_moment_that_is_to_come_again_is_not_reserved_once_the_clock_is_put_right() {
+    let fixture = Fixture::new();
+    let store = fixture.open().await;
+    add(&store, [due_at("moment", 90), delayed("delay", 30 * MINUTE)]).await;
+    fixture.clock.advance(30 * MINUTE);
+    fixture.clock.step_wall(HOUR_MS);
+    assert_eq!(ready(&store).await, ["delay", "moment"]);
+    fixture.clock.step_wall(-HOUR_MS);
+    let names = |reserved: Vec<Reservation>| -> Vec<String> {
+        reserved.into_iter().map(|reservation| reservation.job.id.to_string()).collect()
+    };
+    assert_eq!(names(reserve(&store, 2).await), ["delay"]);
+    assert_eq!(get(&store, "moment").await.state(), State::Delayed);
+    store.delete(ALL, vec![id("delay")], DeleteRule::AnyState).await.expect("deletes");
+    fixture.clock.advance(60 * MINUTE - Duration::from_millis(1));
+    assert!(ready(&store).await.is_empty());
+    fixture.clock.advance(Duration::from_millis(1));
+    assert_eq!(ready(&store).await, ["moment"]);
+    assert_eq!(names(reserve(&store, 2).await), ["moment"]);
 }
 
 /// Whether a job that is deleted when it expires is kept as a dead letter: one that expires by the machine's clock in an hour

@@ -87,7 +87,7 @@ impl ScriptClient {
         let retry_until_us = started_us.saturating_add(micros(retry_for));
         let give_up_us = started_us.saturating_add(micros(retry_for.max(timeout)));
         let (mut next, mut pause, mut retried) = (NextAttempt::default(), PAUSE.0, false);
-        let (mut effective_until_us, mut last_refusal) = (started_us, None);
+        let (mut effective_until_us, mut last_refusal) = (None, None);
         loop {
             // The first attempt is made even while closing: it may return jobs that were reserved meanwhile.
             if retried && self.context.closing.is_cancelled() {
@@ -106,7 +106,7 @@ impl ScriptClient {
                         }
                         Err(fault) => {
                             if matches!(fault, CallFault::Transient(_)) {
-                                effective_until_us = deadline_us;
+                                effective_until_us = Some(deadline_us);
                             }
                             fault
                         }
@@ -220,13 +220,15 @@ impl ScriptClient {
     }
 
     /// Returns the error of a call once no attempt at it can have an effect any more: the caller may report it to a
-    /// client, and what the client does next must not be undone.
-    async fn give_up(&self, call: &ScriptCall, fault: CallFault, effective_until_us: i64) -> Error {
+    /// client, and what the client does next must not be undone. An attempt before may have had one if `effective_until_us` says
+    /// until when.
+    async fn give_up(&self, call: &ScriptCall, fault: CallFault, effective_until_us: Option<i64>) -> Error {
+        let Some(effective_until_us) = effective_until_us else { return fault.into_error() };
         if call.deadline_arg.is_some() && call.retry_for.is_none() {
             let clock = &self.context.clock;
             clock.sleep(between(clock.now_micros(), effective_until_us)).await;
         }
-        fault.into_error()
+        fault.into_error().of_unknown_effect()
     }
 
     /// Awaits `work` until this moment of our clock at most.

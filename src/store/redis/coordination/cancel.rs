@@ -2,8 +2,6 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use futures_util::future::join_all;
-
 use super::{
     notifier::Notifier,
     shards::{OUTLET_CHANGES_LIMIT, Shards, outlet_keeps_changing},
@@ -13,7 +11,7 @@ use crate::{
     store::{
         Applied, Outcome, Refusal, Reservation, Result,
         redis::{
-            indexed::{Indexed, by_shard, in_order},
+            indexed::{Indexed, all_calls, by_shard, in_order},
             keys::Shard,
             reply::{Reply, code, unexpected},
             scripts::Script,
@@ -39,9 +37,7 @@ impl Canceller {
         let count = grants.len();
         let shards = by_shard(&self.shards.keys, grants, |(id, _)| id);
         let cancels = shards.into_iter().map(|(shard, grants)| self.cancel_on(shard, grants, delay));
-        // All of them, so that one server that fails at once keeps no job of another one reserved.
-        let cancelled: Result<Vec<_>> = join_all(cancels).await.into_iter().collect();
-        Ok(in_order(count, cancelled?))
+        Ok(in_order(count, all_calls(cancels).await?))
     }
 
     /// Cancels reservations of an outlet, so that the jobs are ready again before their TTR ends. Failures are logged.

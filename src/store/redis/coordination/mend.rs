@@ -42,6 +42,9 @@ const COUNTS_SLICE: usize = 1_000;
 /// About how many counts one run of a script reads, so that none blocks Redis for long.
 const COUNTS_PAGE: i64 = 4_000;
 
+/// Begins the field that counts the ready jobs of an outlet, whose name follows.
+const READY_COUNT: &[u8] = b"r";
+
 /// What of a shard does not match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mismatch {
@@ -154,22 +157,41 @@ impl Mender {
     ) -> Result<u64> {
         let mut mended = 0;
         let new = tally.keys().filter(|field| !before.contains_key(*field));
-        let fields: Vec<&Bytes> =
-            before.keys().filter(|field| **field != "#" && **field != "!").chain(new).collect();
-        for fields in fields.chunks(COUNTS_SLICE) {
-            let step = i64::try_from(COUNTS_STEP).expect("a small number");
-            let mut call = self.shards.change(Script::Mend, shard, None, &[]).arg(step).arg("0");
-            for field in fields {
-                let stored = before.get(*field).cloned().unwrap_or_default();
-                let number = tally.get(*field).copied().unwrap_or(0);
-                call = call.bytes_arg((*field).clone()).bytes_arg(stored).arg(number);
-            }
-            let mut reply = Reply::new(self.shards.call(call).await?)?;
-            let (_step, _cursor, _begins) = (reply.int()?, reply.text()?, reply.int()?);
-            mended += reply.count()?;
-            let (_counted, _unknown) = (reply.int()?, reply.list()?);
-            self.notify_ready(shard, reply.list()?)?;
+        let fields = before.keys().filter(|field| **field != "#" && **field != "!").chain(new);
+        let (without_ready, others): (Vec<&Bytes>, Vec<&Bytes>) =
+            fields.partition(|field| field.starts_with(READY_COUNT) && !tally.contains_key(*field));
+        let as_counted = |field: &Bytes| {
+            let stored = before.get(field).cloned().unwrap_or_default();
+            (field.clone(), stored, tally.get(field).copied().unwrap_or(0))
+        };
+        for fields in others.chunks(COUNTS_SLICE) {
+            mended += self.correct(shard, &[], fields.iter().map(|field| as_counted(field))).await?;
         }
+        // The script looks into the list of an outlet before it says that it has no ready job.
+        for fields in without_ready.chunks(OUTLETS_LIMIT) {
+            let outlets: Vec<Outlet> = fields.iter().filter_map(|field| outlet_of(field)).collect();
+            mended += self.correct(shard, &outlets, fields.iter().map(|field| as_counted(field))).await?;
+        }
+        Ok(mended)
+    }
+
+    /// Corrects counts: for each its field, what was stored before, and the number of such jobs.
+    async fn correct(
+        &self,
+        shard: Shard,
+        outlets: &[Outlet],
+        counts: impl Iterator<Item = (Bytes, Bytes, i64)>,
+    ) -> Result<u64> {
+        let step = i64::try_from(COUNTS_STEP).expect("a small number");
+        let known: Vec<&Outlet> = outlets.iter().collect();
+        let call = self.shards.change(Script::Mend, shard, None, &known).arg(step).arg("0");
+        let call = counts
+            .fold(call, |call, (field, stored, number)| call.bytes_arg(field).bytes_arg(stored).arg(number));
+        let mut reply = Reply::new(self.shards.call(call).await?)?;
+        let (_step, _cursor, _begins) = (reply.int()?, reply.text()?, reply.int()?);
+        let mended = reply.count()?;
+        let (_counted, _unknown) = (reply.int()?, reply.list()?);
+        self.notify_ready(shard, reply.list()?)?;
         Ok(mended)
     }
 
@@ -201,6 +223,11 @@ impl Mender {
         }
         Ok(())
     }
+}
+
+/// The outlet whose ready jobs a field counts.
+fn outlet_of(field: &Bytes) -> Option<Outlet> {
+    std::str::from_utf8(field.strip_prefix(READY_COUNT)?).ok()?.parse().ok()
 }
 
 fn add_to(tally: &mut HashMap<Bytes, i64>, mut counts: Reply) -> Result<()> {

@@ -8,7 +8,7 @@ use super::added::{announce_added, decode_outcome, distinct_outlets, host_of};
 use crate::{
     job::{Actor, HostNumber},
     store::{
-        AddJob, Added, Error, IfExists, Outcome, Result,
+        AddJob, Added, IfExists, Outcome, Result,
         redis::{
             codec::record,
             coordination::{
@@ -59,7 +59,7 @@ impl BatchCall for RareAddCall {
                 call = call.arg(job.id.as_str()).bytes_arg(record).arg(replaces_arg(&job.if_exists));
             }
             let reply = self.shards.call_acknowledged(call).await;
-            let mut reply = Reply::new(reply.map_err(|error| after_changes(error, !added.is_empty()))?)?;
+            let mut reply = Reply::new(reply.map_err(|error| error.after(added.len()))?)?;
             self.shards.report_set_aside(shard, reply.count()?);
             if reply.int()? == 1 {
                 known.into_iter().for_each(|outlet| self.compaction.request(shard, outlet));
@@ -86,14 +86,6 @@ impl BatchCall for RareAddCall {
             left = moved;
         }
         Err(outlet_keeps_changing())
-    }
-}
-
-/// An error of a call before which others may have changed something: only the first one can say that nothing has happened.
-fn after_changes(error: Error, has_changed: bool) -> Error {
-    match error {
-        Error::Full(why) if has_changed => Error::Unavailable(why),
-        error => error,
     }
 }
 

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
 
 use super::{gone_delay::GoneDelay, read::decode_job};
 use crate::{
@@ -23,7 +22,7 @@ use crate::{
                 notifier::Notifier,
                 shards::{OUTLET_CHANGES_LIMIT, Shards, outlet_keeps_changing},
             },
-            indexed::{by_shard, in_order},
+            indexed::{all_calls, by_shard, in_order},
             reply::{Reply, code, unexpected},
             scripts::Script,
             time::millis_arg,
@@ -48,7 +47,8 @@ impl StepRunner {
         let delay = GoneDelay::start(self.shards.context());
         let mut applied = Vec::with_capacity(steps.len());
         for run in steps.chunk_by(belong_together) {
-            applied.extend(self.apply_run(run).await?);
+            let done = self.apply_run(run).await;
+            applied.extend(done.map_err(|error| error.after(applied.len()))?);
         }
         let is_hidden = |(step, applied): (&Step, &Outcome<Applied>)| {
             !step.scope.is_all() && *applied == Err(Refusal::Gone)
@@ -85,11 +85,12 @@ impl StepRunner {
         let calls = shards.into_values().map(|steps| async move {
             let mut applied = Vec::with_capacity(steps.len());
             for (index, step) in steps {
-                applied.push((index, self.apply_step(step).await?));
+                let done = self.apply_step(step).await;
+                applied.push((index, done.map_err(|error| error.after(applied.len()))?));
             }
             Ok(applied)
         });
-        Ok(in_order(run.len(), try_join_all(calls).await?))
+        Ok(in_order(run.len(), all_calls(calls).await?))
     }
 
     async fn apply_step(&self, step: &Step) -> Result<Outcome<Applied>> {

@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use fred::types::Value;
-use futures_util::future::try_join_all;
 
 use super::apply::{StepRunner, expiry_arg, reason_arg, state_of};
 use crate::{
@@ -14,7 +13,7 @@ use crate::{
             codec::{record::state_code, scope::encode_scope},
             connection::call::ScriptCall,
             coordination::shards::{OUTLET_CHANGES_LIMIT, outlet_keeps_changing},
-            indexed::{Indexed, by_shard, in_order},
+            indexed::{Indexed, all_calls, by_shard, in_order},
             keys::Shard,
             reply::{Reply, code, unexpected},
             scripts::Script,
@@ -74,7 +73,7 @@ impl StepRunner {
         let deletes = shards.into_iter().map(|(shard, steps)| async move {
             self.apply_on(shard, calls, steps, BTreeSet::new(), started_us).await
         });
-        Ok(in_order(steps.len(), try_join_all(deletes).await?))
+        Ok(in_order(steps.len(), all_calls(deletes).await?))
     }
 
     /// Changes jobs that a list showed, for one actor.
@@ -100,11 +99,12 @@ impl StepRunner {
                 let (fit, unfit): (Indexed<&Step>, _) = slice.iter().partition(|(_, step)| may_apply(step));
                 applied.extend(unfit.into_iter().map(|(index, _)| (index, Err(Refusal::NotAsSeen))));
                 let outlets = fit.iter().filter_map(|(_, step)| needed_outlet(step)).collect();
-                applied.extend(self.apply_on(shard, calls, fit, outlets, started_us).await?);
+                let done = self.apply_on(shard, calls, fit, outlets, started_us).await;
+                applied.extend(done.map_err(|error| error.after(applied.len()))?);
             }
             Ok(applied)
         });
-        Ok(in_order(steps.len(), try_join_all(changes).await?))
+        Ok(in_order(steps.len(), all_calls(changes).await?))
     }
 
     /// Applies steps to jobs of one shard. The keys of a ready or dead job depend on its outlet: if the call does not have
@@ -130,7 +130,8 @@ impl StepRunner {
                 call = self.shards.with_remembered(call, shard).arg(most);
             }
             let call = left.iter().fold(call, |call, (_, step)| (calls.add_args)(call, step));
-            let mut reply = Reply::new(self.shards.call_acknowledged(call).await?)?;
+            let reply = self.shards.call_acknowledged(call).await;
+            let mut reply = Reply::new(reply.map_err(|error| error.after(applied.len()))?)?;
             let has_many_stale_entries = reply.int()? == 1;
             if has_many_stale_entries {
                 known.into_iter().for_each(|outlet| self.compaction.request(shard, outlet));

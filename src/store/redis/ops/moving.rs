@@ -1,13 +1,13 @@
 //! The mark and the fences of a move.
 
 use fred::types::{Key, Value};
-use futures_util::future::try_join_all;
 
 use crate::store::{
     ClockOffsets, Error, MoveMark, Result, ServerSet,
     redis::{
         connection::{all_servers, call::ScriptCall},
         coordination::shards::Shards,
+        indexed::all_calls,
         keys,
         reply::{Reply, unexpected},
         scripts::Script,
@@ -60,7 +60,7 @@ pub async fn set_fence(shards: &Shards, number: u64, closed: bool) -> Result<boo
             ScriptCall::new(Script::SetFence, slot, vec![key], vec![number.to_string().into(), origin]);
         is_done(shards, call.wait_with_mark(mark).deadline())
     };
-    let set = try_join_all(of_shards.chain([settings]).map(set)).await?;
+    let set = all_calls(of_shards.chain([settings]).map(set)).await?;
     Ok(set.into_iter().all(|set| set))
 }
 

@@ -4,9 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::future::try_join_all;
 
-use crate::store::redis::indexed::{Indexed, by_shard, in_order};
+use crate::store::redis::indexed::{Indexed, all_calls, by_shard, in_order};
 use crate::{
     job::{HostNumber, JobId, Outlet, RememberedId, State, Topic},
     store::{
@@ -185,12 +184,13 @@ pub async fn put(shards: &Shards, notifier: &Notifier, jobs: Vec<JobRecord>) -> 
         let (mut done, mut rest) = (Vec::with_capacity(jobs.len()), &jobs[..]);
         while !rest.is_empty() {
             let (part, others) = rest.split_at(part_length(rest));
-            done.extend(put_on(shards, notifier, shard, part).await?);
+            let put = put_on(shards, notifier, shard, part).await;
+            done.extend(put.map_err(|error| error.after(done.len()))?);
             rest = others;
         }
         Ok(done)
     });
-    Ok(in_order(count, try_join_all(puts).await?))
+    Ok(in_order(count, all_calls(puts).await?))
 }
 
 async fn put_on(
@@ -236,7 +236,8 @@ pub async fn put_remembered(shards: &Shards, ids: Vec<RememberedId>) -> Result<V
             let call = slice.iter().fold(call, |call, (_, remembered)| {
                 call.arg(remembered.id.as_str()).bytes_arg(remembered.encode())
             });
-            let mut reply = Reply::new(shards.call_acknowledged(call).await?)?;
+            let reply = shards.call_acknowledged(call).await;
+            let mut reply = Reply::new(reply.map_err(|error| error.after(put.len()))?)?;
             shards.context().metrics.ids_not_kept(0, reply.count()?);
             for (index, _) in slice {
                 put.push((*index, decode_outcome(reply.int()?)?));
@@ -244,7 +245,7 @@ pub async fn put_remembered(shards: &Shards, ids: Vec<RememberedId>) -> Result<V
         }
         Ok(put)
     });
-    Ok(in_order(count, try_join_all(puts).await?))
+    Ok(in_order(count, all_calls(puts).await?))
 }
 
 /// The host of a job's own callback.

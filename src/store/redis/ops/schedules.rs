@@ -21,7 +21,7 @@ use crate::{
                 notifier::Notifier,
                 shards::{OUTLET_CHANGES_LIMIT, Shards, outlet_keeps_changing},
             },
-            indexed::{Indexed, in_order},
+            indexed::{Indexed, all_calls, in_order},
             keys::{Shard, ShardKeys},
             ops::read,
             reply::{Reply, unexpected},
@@ -174,7 +174,7 @@ pub async fn change(
         }
         Ok(outcomes)
     });
-    Ok(in_order(count, try_join_all(changed).await?))
+    Ok(in_order(count, all_calls(changed).await?))
 }
 
 /// Changes schedules of one shard. A job that gives way may be in the list of an outlet whose keys the call does not have: then

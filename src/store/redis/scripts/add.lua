@@ -19,7 +19,8 @@ for i = A, #ARGV, 2 do
   local n = #reply
   local outcome = saved[n]
   if not outcome or outcome == '' then
-    if IS_LATE then return refuse_late() end
+    local refused = refuse_rest()
+    if refused then return refused end
     outcome = add(ARGV[i], ARGV[i + 1])
     saved[n] = byte(outcome) == CREATED and outcome or ''
     any_added = any_added or saved[n] ~= ''

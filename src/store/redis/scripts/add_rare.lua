@@ -69,7 +69,8 @@ for i = A, #ARGV, 3 do
   local n = #reply
   local outcome = saved[n]
   if not outcome or outcome == '' then
-    if IS_LATE then return refuse_late() end
+    local refused = refuse_rest()
+    if refused then return refused end
     outcome, saved[n] = add_rare(ARGV[i], ARGV[i + 1], ARGV[i + 2])
     -- Before another one of this call reads it.
     index_added()

@@ -5,6 +5,13 @@
 local GEN_AT, DUE_AT, CREATED_AT, TTR_AT, PRINT_AT = 3, 7, 17, 23, 30
 local CREATED = 67 -- 'C'
 
+-- The reply if a second run may not add what the first one did not; nil if it may, or if this is the first.
+local function refuse_rest()
+  if not REPLAY then return nil end
+  if IS_LATE then return refuse_late() end
+  return refuse_fenced(call('HGET', COUNTS, '!'), ORIGIN)
+end
+
 -- The outcome for an id that exists already; nil when its record cannot be read.
 local function existing_outcome(stored, raw)
   local old = decode(stored)

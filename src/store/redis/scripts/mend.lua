@@ -103,24 +103,32 @@ local function mend_counts()
   tally = {}
 end
 
--- Corrects the counts that have not changed since before the first step, because none of their jobs changed.
+-- Whether an outlet has a ready job that the scan has missed. The caller gives the keys of those whose count it would lower.
+local function has_ready_job(field)
+  if byte(field) ~= 114 then return false end
+  local keys = outlets[sub(field, 2)]
+  return keys and probe_list(keys.ready)
+end
+
+-- Corrects the counts that are as before the first step. If meanwhile a job has left such a count and another one has entered it,
+-- the scan may have seen neither. The next comparison finds the wrong count then, but it must not hide a ready job until then.
 local function mend_unchanged_counts()
   for i = A + 2, #ARGV, 3 do
     local field, before, number = ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2])
     local stored = call('HGET', hash_of(field), field) or ''
     if stored == before and tonumber(stored) ~= number and (stored ~= '' or number > 0) then
-      set_count(field, number)
+      if number > 0 or not has_ready_job(field) then set_count(field, number) end
     end
   end
 end
 
 call('HLEN', TIMELINE)
 for _, index in ipairs(indexes) do call('ZCARD', index.key) end
-for outlet in pairs(outlets) do check_outlet(outlet) end
 if step == #indexes + 2 then
   mend_unchanged_counts()
   step = 0
 end
+for outlet in pairs(step > 0 and outlets or {}) do check_outlet(outlet) end
 while step > 0 and spent < BUDGET and not unknown[1] do
   if step == 1 then
     cursor = mend_records()

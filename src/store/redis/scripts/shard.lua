@@ -99,17 +99,23 @@ local function add_to_count(field, by)
   return math.max(by, 0)
 end
 
--- Deletes a ready list that should contain only stale entries, because no ready job is counted. If the count
--- is wrong, the list stays.
-local function delete_stale(list)
+-- Whether a ready list has a job among its first entries, and how many of these it has.
+local function probe_list(list)
   local entries = attempt('LRANGE', list, 0, STALE_PROBE - 1)
-  if entries.err or #entries == 0 then return end
+  if entries.err then return true, 0 end
   for _, entry in ipairs(entries) do
     local gen, _, id = read_entry(entry)
     local job = decode(call('HGET', JOBS, id))
-    if job and job.state == READY and job.gen == gen then return end
+    if job and job.state == READY and job.gen == gen then return true, #entries end
   end
-  attempt('UNLINK', list)
+  return false, #entries
+end
+
+-- Deletes a ready list that should contain only stale entries, because no ready job is counted. If the count
+-- is wrong, the list stays.
+local function delete_stale(list)
+  local has_job, length = probe_list(list)
+  if length > 0 and not has_job then attempt('UNLINK', list) end
 end
 
 -- Announces to every process that an outlet has ready jobs. The sweep recovers a lost announcement by its number.
