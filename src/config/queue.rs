@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::{
     CallbackSettings,
-    reader::{self, GIB, HOUR, MIB, Reader, SECOND},
+    reader::{self, GIB, HOUR, Reader, SECOND},
     values,
 };
-use crate::job::Delay;
+use crate::job::{Body, Delay};
 
 /// Limits of the queue. A call past one of them is refused with an error that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Default for Limits {
 impl Limits {
     pub(super) fn read(reader: &mut Reader<'_>, callbacks: CallbackSettings) -> Self {
         Self {
-            max_body: reader.size("queue.max_body", 1, 256 * MIB),
+            max_body: reader.size("queue.max_body", 1, Body::LARGEST_LIMIT),
             max_batch: reader.count("queue.max_batch", 1, 100_000),
             max_batch_pop: reader.count("queue.max_batch_pop", 1, 10_000),
             max_delivery: reader.size("queue.max_delivery", 1, GIB),

@@ -239,6 +239,11 @@ fn mode(reader: &mut Reader<'_>, url: &RedisUrl, nodes: Vec<Node>, in_use: bool)
     if in_use {
         check_mode(reader, name, &nodes, service.as_deref());
         let passwords = ["redis.sentinel_password", "redis.sentinel_password_file"];
+        for key in passwords.into_iter().chain(["redis.sentinel_username"]) {
+            if name != ModeName::Sentinel && reader.is_set(key) && !reader.is_default(key) {
+                reader.refuse(key, "is for the mode sentinel only");
+            }
+        }
         check_user(reader, "redis.sentinel_username", &credentials, passwords);
     }
     match name {

@@ -163,7 +163,11 @@ fn a_secret_may_stand_in_a_file() {
 
 #[test]
 fn no_secret_is_ever_shown() {
-    let file = "[redis]\nurl = 'redis://app:hunter2@db:6379'\nsentinel_password = 'hunter2'";
+    let sentinel = "[redis]\nmode = 'sentinel'\nnodes = ['db:6379']\nsentinel_master = 'm'\nsentinel_password = 'hunter2'";
+    let loaded = load_with(sentinel, &[("LINGER__STORE__ENGINE", "redis")], &[]).expect("is valid");
+    assert!(!loaded.show().contains("hunter2"), "{}", loaded.show());
+    assert!(!format!("{:?}", loaded.config).contains("hunter2"));
+    let file = "[redis]\nurl = 'redis://app:hunter2@db:6379'";
     let loaded = load_with(file, &[("LINGER__STORE__ENGINE", "redis")], &[]).expect("is valid");
     assert!(!loaded.show().contains("hunter2"), "{}", loaded.show());
     assert!(loaded.show().contains("redis://app:<redacted>@db:6379"), "{}", loaded.show());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::response::Response;
+use axum::{http::Uri, response::Response};
 use futures_util::future::BoxFuture;
 use serde_json::{
     Map, Value,
@@ -27,15 +27,28 @@ const LEFT_OUT: [&str; 5] = ["body", "headers", "key", "receipt", "secret"];
 /// The route of the secrets that sign calls. Of its requests nothing is kept, whatever the name of the member that has the secret.
 const SECRETS: &str = "/topics/{topic}/secrets";
 
+/// The only route on which a parameter of the path asks what a change would do.
+const SCHEDULE: &str = "/schedules/{name}";
+
 /// Notes calls in the audit list of a queue.
 #[derive(Debug)]
 pub struct QueueAuditor {
     queue: Arc<Queue>,
+    dialect: Option<TopicInPath>,
 }
+
+/// The topic in a path of a dialect.
+type TopicInPath = fn(&Uri) -> Option<Topic>;
 
 impl QueueAuditor {
     pub fn new(queue: Arc<Queue>) -> Self {
-        Self { queue }
+        Self { queue, dialect: None }
+    }
+
+    /// For a dialect, whose topics are elsewhere in the path, and whose tokens may be in the query, which is not kept.
+    #[must_use]
+    pub fn of_dialect(queue: Arc<Queue>, topic_in_path: TopicInPath) -> Self {
+        Self { queue, dialect: Some(topic_in_path) }
     }
 
     /// What is noted of a call; `None` of one that only tells what it would do.
@@ -46,7 +59,7 @@ impl QueueAuditor {
         }
         let address = request.address.map(|address| address.to_canonical());
         let named = Actor::abridged(&request.caller.name).map(|name| name.as_str().to_owned());
-        let topic = match facts.topic {
+        let topic = match facts.topic.or_else(|| self.dialect?(&request.uri)) {
             Some(topic) => Some(topic),
             None => self.looked_up_topic(request).await,
         };
@@ -55,7 +68,10 @@ impl QueueAuditor {
             address,
             from_browser: request.from_browser,
             method: request.method.to_string(),
-            path: beginning(request.uri.path_and_query().map_or("", |path| path.as_str())),
+            path: beginning(match self.dialect {
+                Some(_) => request.uri.path(),
+                None => request.uri.path_and_query().map_or("", |path| path.as_str()),
+            }),
             topic: topic.map(|topic| topic.as_str().to_owned()),
             request: facts.kept,
             status: None,
@@ -97,14 +113,14 @@ impl RequestFacts {
         let query = request.uri.query().unwrap_or_default();
         let counts = request.route == "/bulk"
             && body.as_ref().is_some_and(|body| body.get("dry_run") != Some(&Value::Bool(false)));
-        let is_preview = counts || query.split('&').any(|part| part == "dry_run=true");
+        let tries = request.route == SCHEDULE && query.split('&').any(|part| part == "dry_run=true");
         let kept = match body {
             _ if request.route == SECRETS => None,
             Some(body) => (!body.is_empty()).then(|| noted(body)),
             None if is_short => None,
             None => Some(json_text(&Value::String(format!("… ({} bytes)", request.body.len())))),
         };
-        Self { topic, kept, is_preview }
+        Self { topic, kept, is_preview: counts || tries }
     }
 }
 

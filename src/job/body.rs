@@ -33,6 +33,9 @@ pub enum BodyError {
 }
 
 impl Body {
+    /// The most bytes that a server may be set to take.
+    pub const LARGEST_LIMIT: u64 = 256 << 20;
+
     /// Accepts exactly one JSON value (RFC 8259) of whole Unicode characters, nested at most [`MAX_DEPTH`] deep.
     /// White space around it is removed. Numbers may be of any size.
     ///

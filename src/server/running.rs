@@ -78,6 +78,8 @@ impl Running {
         system_clock: Arc<SystemClock>,
         metrics: Metrics,
     ) -> Result<Self, StartError> {
+        // From the start on, which may wait for Redis, and before the files are read: one that changes later is read again.
+        let hangups = Reload::signals()?;
         let clock: Arc<dyn Clock> = system_clock.clone();
         let reload = read_files(config).await?;
         // Bound before the store is opened, so that the store is not opened if the port is in use. It listens only
@@ -104,7 +106,6 @@ impl Running {
             .with_auth(reload.authenticator.clone())
             .with_pause_detector(PauseDetector::start()?);
         let app = App::new(queue.clone(), edge.clone()).with_ui(config.ui.clone());
-        let hangups = Reload::signals()?;
         let tasks = BackgroundTasks::default();
         let timer_queue = queue.clone();
         tasks.spawn(Stage::Supporting, "timer", |stop| async move { timer_queue.run_timer(stop).await });

@@ -17,10 +17,12 @@ use super::{
 use crate::{
     files::file_kind,
     files::new_file::{directory_of, partial_path, rename_new},
+    job::Body,
 };
 
-/// Longest line that is read: many times the largest job.
-const MAX_LINE_BYTES: u64 = 256 << 20;
+/// Longest line that is read: the largest body that a server may be set to take, each of whose bytes may be written as six, and the
+/// rest of its job.
+const MAX_LINE_BYTES: u64 = 6 * Body::LARGEST_LIMIT + (64 << 20);
 
 /// For the owner only: bodies, headers and secrets are confidential.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);

@@ -273,7 +273,13 @@ fn the_keys_that_exclude_others_are_found_where_they_belong() {
         std::fs::write(directory.path().join(name), format!("{name}-3")).expect("writes");
     }
     let file = REST.replace("\"@/", &format!("\"{}/", directory.path().display()));
-    let config = load_with(&file, &[], &[]).expect("is valid").config;
+    let (sentinels, standalone): (Vec<&str>, Vec<&str>) =
+        file.lines().partition(|line| line.starts_with("sentinel_password_file"));
+    assert_eq!(sentinels.len(), 1);
+    let refused = faults(&file, &[]);
+    let expected = "redis.sentinel_password_file: is for the mode sentinel only";
+    assert!(refused.iter().any(|fault| fault.starts_with(expected)), "{refused:?}");
+    let config = load_with(&standalone.join("\n"), &[], &[]).expect("is valid").config;
     assert!(config.auth.allow_anonymous);
     assert_eq!(
         config.redis.mode,

@@ -7,7 +7,7 @@ use std::{any::Any, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 use axum::{
     body::{Body, Bytes},
     extract::Request,
-    http::{HeaderMap, HeaderName, HeaderValue, Method, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use tracing::{Instrument, Span, field::display};
@@ -104,12 +104,13 @@ impl<'a> RequestSpan<'a> {
     pub async fn run(&self, response: Pin<&mut impl Future<Output = Response>>) -> Response {
         let span = self.tracing_span();
         let finished = async { self.finish(response.await) };
-        let mut response = if span.is_disabled() { finished.await } else { finished.instrument(span).await };
+        let finished = if span.is_disabled() { finished.await } else { finished.instrument(span).await };
+        let (mut response, status) = finished;
         let RouteContext { edge, route, .. } = self.context;
         let took_us = edge.clock.now_micros().saturating_sub(self.began_us).unsigned_abs();
         let waited = response.extensions().get::<PollWait>().map(|wait| wait.0);
-        let (status, took) = (response.status().as_u16(), Duration::from_micros(took_us));
-        edge.metrics.http.answered(route.path, self.method, status, took, waited);
+        let took = Duration::from_micros(took_us);
+        edge.metrics.http.answered(route.path, self.method, status.as_u16(), took, waited);
         let headers = response.headers_mut();
         headers.insert(REQUEST_ID, self.id.0.clone());
         add_security_headers(headers);
@@ -128,14 +129,15 @@ impl<'a> RequestSpan<'a> {
         )
     }
 
-    /// Renders the response's problem. Makes one if axum refused the request with a status alone.
-    fn finish(&self, mut response: Response) -> Response {
+    /// Renders the response's problem. Makes one if axum refused the request with a status alone. Returns also the status that
+    /// counts: in a dialect that answers failures with 200, that of the problem.
+    fn finish(&self, mut response: Response) -> (Response, StatusCode) {
         let status = response.status();
         let problem = response.extensions_mut().remove::<Problem>();
         let is_answer = response.extensions().get::<NotARefusal>().is_some();
         if problem.is_none() && (is_answer || !status.is_client_error() && !status.is_server_error()) {
             tracing::debug!(status = status.as_u16(), "answered");
-            return response;
+            return (response, status);
         }
         let problem = problem.unwrap_or_else(|| Problem::from_status(status));
         self.log(&problem, response.extensions().get::<CallerName>());
@@ -147,7 +149,8 @@ impl<'a> RequestSpan<'a> {
         parts.status = rendered.status;
         parts.headers.extend(rendered.headers);
         problem.add_headers(&mut parts.headers);
-        Response::from_parts(parts, Body::from(body))
+        let counted = if parts.status.is_success() { problem.status() } else { parts.status };
+        (Response::from_parts(parts, Body::from(body)), counted)
     }
 
     fn log(&self, problem: &Problem, caller: Option<&CallerName>) {

@@ -47,6 +47,7 @@ impl ResponseClass {
     pub fn of_request(route: &RouteSpec, method: &Method) -> Self {
         match (route.kind, method) {
             (RouteKind::Delivery, _) => Self::Delivery,
+            (RouteKind::Change, _) => Self::Change,
             (RouteKind::Metrics, &Method::GET) => Self::Metrics,
             (RouteKind::Metrics | RouteKind::Page | RouteKind::Probe, _) => Self::Uncounted,
             (RouteKind::Call | RouteKind::Read | RouteKind::Unknown, &Method::HEAD) => Self::Uncounted,

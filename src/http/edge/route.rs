@@ -34,6 +34,8 @@ impl RequiredScope {
 pub enum RouteKind {
     /// Reads or changes jobs and topics.
     Call,
+    /// Changes jobs, whatever its method.
+    Change,
     /// Shows jobs, whatever its method.
     Read,
     /// Hands out jobs.
@@ -89,7 +91,11 @@ impl RouteSpec {
     pub fn is_linkable(&self) -> bool {
         match self.kind {
             RouteKind::Page | RouteKind::Metrics | RouteKind::Probe => true,
-            RouteKind::Call | RouteKind::Read | RouteKind::Delivery | RouteKind::Unknown => false,
+            RouteKind::Call
+            | RouteKind::Change
+            | RouteKind::Read
+            | RouteKind::Delivery
+            | RouteKind::Unknown => false,
         }
     }
 }

@@ -74,7 +74,12 @@ pub async fn publish_bulk(
     let scope = only(&topic);
     let parse = move || {
         let payloads = bulk::payloads(&body, max_body)?;
-        Ok(payloads.iter().map(|payload| publish.job(&topic, payload, now)).collect::<Vec<NewJob>>())
+        let jobs: Vec<NewJob> = payloads.iter().map(|payload| publish.job(&topic, payload, now)).collect();
+        // As it is stored, which may be longer. Either all jobs are published or none is.
+        match jobs.iter().any(|job| job.body.as_bytes().len() > max_body) {
+            true => Err(requests::too_large(bulk::JOB_TOO_LARGE)),
+            false => Ok(jobs),
+        }
     };
     let jobs = run_parser(len, parse).await?;
     requests::refuse_attributes(&headers)?;

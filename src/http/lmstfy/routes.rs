@@ -9,11 +9,12 @@ use axum::{
     routing::{MethodFilter, MethodRouter},
 };
 
-use super::{dialect::Lmstfy, handlers};
+use super::{dialect::Lmstfy, handlers, queue_path::QueuePath};
 use crate::{
     auth::Scope,
     config::LmstfySettings,
     http::{
+        audit::QueueAuditor,
         dialect_app::DialectApp,
         edge::{self, AsyncHandler, Edge, Middleware, RequiredScope, RouteKind, RouteSpec},
         errors::Problem,
@@ -30,9 +31,11 @@ pub fn protocol(queue: &Arc<Queue>, edge: &Edge, settings: &LmstfySettings) -> H
 
 /// The calls of the dialect.
 pub fn router(queue: &Arc<Queue>, edge: &Edge, settings: &LmstfySettings) -> Router {
+    let auditor = QueueAuditor::of_dialect(queue.clone(), |uri| QueuePath::parse(uri).topic().ok());
     let calls = Calls {
         app: DialectApp::new(queue.clone(), edge.clone(), settings.max_wait),
         dialect: Arc::new(Lmstfy),
+        auditor: Arc::new(auditor),
     };
     let call = |path, scope| RouteSpec::new(path, RequiredScope::Of(scope));
     let large = |path| RouteSpec { large_body: true, ..call(path, Scope::Add) };
@@ -79,11 +82,12 @@ pub fn router(queue: &Arc<Queue>, edge: &Edge, settings: &LmstfySettings) -> Rou
 struct Calls {
     app: DialectApp,
     dialect: Arc<Lmstfy>,
+    auditor: Arc<QueueAuditor>,
 }
 
 impl Calls {
     fn middleware(&self, spec: RouteSpec) -> Middleware {
-        Middleware::new(&self.app.edge, self.dialect.clone(), spec)
+        Middleware::new(&self.app.edge, self.dialect.clone(), spec).audited_by(self.auditor.clone())
     }
 
     /// A path that answers no method yet. `HEAD` is not answered where `GET` is.

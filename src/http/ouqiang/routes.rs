@@ -35,14 +35,15 @@ pub fn router(queue: &Arc<Queue>, edge: &Edge, settings: &OuqiangSettings) -> Ro
     let middleware = |spec| Middleware::new(edge, dialect.clone(), spec);
     // The caller may use all calls, so that the scopes are for the reader.
     let call = |path, scope| RouteSpec::new(path, RequiredScope::Of(scope));
-    let push = RouteSpec { large_body: true, ..call("/push", Scope::Add) };
+    let change = |path, scope| RouteSpec { kind: RouteKind::Change, ..call(path, scope) };
+    let push = RouteSpec { large_body: true, ..change("/push", Scope::Add) };
     let pop = RouteSpec { kind: RouteKind::Delivery, ..call("/pop", Scope::Work) };
     let get = RouteSpec { kind: RouteKind::Read, ..call("/get", Scope::Read) };
     Router::new()
         .route(push.path, any(middleware(push), handlers::push, &app))
         .route(pop.path, any(middleware(pop), handlers::pop, &app))
-        .route("/finish", any(middleware(call("/finish", Scope::Work)), handlers::finish, &app))
-        .route("/delete", any(middleware(call("/delete", Scope::Add)), handlers::delete, &app))
+        .route("/finish", any(middleware(change("/finish", Scope::Work)), handlers::finish, &app))
+        .route("/delete", any(middleware(change("/delete", Scope::Add)), handlers::delete, &app))
         .route(get.path, any(middleware(get), handlers::get, &app))
         .fallback_service(middleware(RouteSpec::UNKNOWN).wrap(async || Problem::no_route("no such call"), ()))
 }

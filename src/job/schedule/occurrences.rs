@@ -29,7 +29,8 @@ pub fn first_occurrence(pattern: &CronPattern, zone: &TimeZone, from: Timestamp)
 
 /// Matches in turn, each at its moment. Later matches have later moments, or the same after a gap.
 fn first_at_time_of_day(pattern: &CronPattern, zone: &TimeZone, from: Timestamp) -> Option<Timestamp> {
-    let mut wall = first_new_time(zone, from);
+    // A second earlier, which shows a time before the gap when `from` is right after it: those in the gap belong to that moment.
+    let mut wall = first_new_time(zone, from.checked_sub(1.second()).unwrap_or(from));
     loop {
         wall = pattern.first_match(wall)?;
         let moment = moment_of(zone, wall)?;

@@ -39,12 +39,21 @@ const LEFT_TO_NEWER: Duration = Duration::from_secs(5);
 /// First and longest pause after the store failed.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
+/// How long a schedule that cannot be read is left alone. A newer version may be able to.
+const UNREADABLE_AGAIN: Duration = Duration::from_secs(60);
+
 /// Why nothing is done about a schedule whose next moment has come.
 pub(super) enum NoAttempt {
     /// It is not its turn for so long.
     Later(Duration),
     /// It cannot be read, and the rest of a sentence says why.
     Unreadable(String),
+}
+
+/// A schedule that cannot be read, put off by a minute: otherwise such schedules would stand before all others for ever.
+fn postponed(name: ScheduleName, content: ScheduleContent, now: Timestamp) -> ScheduleChange {
+    let later = ScheduleContent { next: Some(now.after(UNREADABLE_AGAIN)), ..content.clone() };
+    ScheduleChange { name, expected: Some(content), content: Some(later), run: None }
 }
 
 /// What is done about a schedule, and what is needed to tell what came of it.
@@ -119,20 +128,29 @@ impl Queue {
         let page = self.store.due_schedules(Duration::ZERO, BATCH).await?;
         self.review_after_step(page.now, read).await?;
         let (now, next_in) = (page.now, page.next_in.unwrap_or(Duration::MAX));
-        let (mut attempts, mut next_in) = (Vec::with_capacity(page.schedules.len()), next_in);
+        let (mut attempts, mut unreadable) = (Vec::with_capacity(page.schedules.len()), Vec::new());
+        let mut next_in = next_in;
         for (number, due) in page.schedules.into_iter().enumerate() {
-            let name = due.name.clone();
+            let (name, content) = (due.name.clone(), due.content.clone());
             match self.attempt(due, now, read) {
                 Ok(attempt) => attempts.push(attempt),
                 Err(NoAttempt::Later(wait)) => next_in = next_in.min(wait.max(EARLY)),
-                Err(NoAttempt::Unreadable(problem)) => self.report_unreadable(&name, &problem),
+                Err(NoAttempt::Unreadable(problem)) => {
+                    self.report_unreadable(&name, &problem);
+                    unreadable.push(postponed(name, content, now));
+                }
             }
             if number % YIELD_AFTER == YIELD_AFTER - 1 {
                 tokio::task::yield_now().await;
             }
         }
+        let has_unreadable = !unreadable.is_empty();
+        let put_off =
+            if has_unreadable { self.store.change_schedules(unreadable).await? } else { Vec::new() };
         if attempts.is_empty() {
-            return Ok(Some(next_in));
+            // Those behind them may be due.
+            let is_stuck = put_off.iter().all(Result::is_err);
+            return Ok(if has_unreadable { is_stuck.then_some(EARLY) } else { Some(next_in) });
         }
         self.carry_out(attempts, now, next_in).await
     }

@@ -123,7 +123,7 @@ impl Queue {
 
     /// Applies the present settings of the topic. Returns `false` for a job that is refused now.
     fn renew(&self, attempt: &mut Attempt) -> bool {
-        let (Some(template), Some(run)) = (attempt.template.take(), &mut attempt.change.run) else {
+        let (Some(template), Some(run)) = (attempt.template.clone(), &mut attempt.change.run) else {
             return false;
         };
         self.resolve(template, None).map(|job| run.job = job).is_ok()

@@ -8,6 +8,8 @@ use std::{
     process::Stdio,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::harness::{
     cluster::Cluster,
     process::{Server, linger, refused, stderr},
@@ -69,7 +71,7 @@ fn an_unreachable_redis_is_reported_in_one_line_without_its_password() {
 
 /// Starts a server with these words, lets `repair` change something once it has logged `reason`, and returns the server
 /// when it listens.
-fn start_waiting(words: &[&str], directory: &Path, reason: &str, repair: impl FnOnce()) -> Server {
+fn start_waiting(words: &[&str], directory: &Path, reason: &str, repair: impl FnOnce(Pid)) -> Server {
     let log = directory.join("log");
     let mut command = linger(&["serve", "--listen", "127.0.0.1:0"], directory);
     command.args(words).stdout(Stdio::piped()).stderr(File::create(&log).expect("a file"));
@@ -80,7 +82,7 @@ fn start_waiting(words: &[&str], directory: &Path, reason: &str, repair: impl Fn
         time_limit.check(logged);
         time_limit.pause_thread();
     }
-    repair();
+    repair(Pid::from_child(&child));
     Server::from_child(child)
 }
 
@@ -135,7 +137,11 @@ fn a_start_waits_for_a_redis_that_does_not_run_yet() {
     let server = RedisServer::start();
     server.kill();
     let words = ["--store", "redis", "--redis-url", &server.url()];
-    let linger = start_waiting(&words, directory.path(), "Connection refused", || server.restart());
+    let linger = start_waiting(&words, directory.path(), "Connection refused", |linger| {
+        // It ends a process that does not catch it.
+        kill_process(linger, Signal::HUP).expect("it runs");
+        server.restart();
+    });
     assert_eq!(linger.call("GET", "/readyz", "").status, 200);
 }
 
@@ -149,7 +155,7 @@ fn a_start_waits_for_a_server_of_a_cluster_that_does_not_run() {
     stopped.kill();
     let reason = format!("cannot use Redis at {}", stopped.address());
     let words = ["--config", "settings.toml"];
-    let linger = start_waiting(&words, directory.path(), &reason, || stopped.restart());
+    let linger = start_waiting(&words, directory.path(), &reason, |_| stopped.restart());
     assert_eq!(linger.call("POST", "/jobs", r#"{"topic":"t","body":1}"#).status, 201);
 }
 

@@ -12,6 +12,8 @@ fn every_refusal_has_its_text(engine: Engine) {
     let site = Site::with(engine, &[("LINGER__QUEUE__MAX_BODY", "100B")]);
     let (long, many) = ("x".repeat(101), format!("[{}]", vec!["1"; 65].join(",")));
     let value = format!("[{long:?}]");
+    // It is not JSON for us, and is stored as text whose quotes are escaped.
+    let longer = format!(r#"[1,{{"linger:text":"{}"}}]"#, "x".repeat(80));
     for (status, method, path, body, text) in [
         (400, "PUT", "n/q?delay=x&ttl=x", "", "invalid delay"),
         (400, "PUT", "n/q?ttl=-1", "", "invalid ttl"),
@@ -25,6 +27,7 @@ fn every_refusal_has_its_text(engine: Engine) {
         (400, "PUT", "n/q/bulk", "[]", "no jobs"),
         (400, "PUT", "n/q/bulk", &many, "too many jobs"),
         (413, "PUT", "n/q/bulk", &value, "job too large"),
+        (413, "PUT", "n/q/bulk", &longer, "job too large"),
         (400, "GET", "n/q?ttr=", "", "invalid ttr"),
         (400, "GET", "n/q?timeout=4294967296", "", "invalid timeout"),
         (400, "GET", "n/q?count=101", "", "invalid count"),

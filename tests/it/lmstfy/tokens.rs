@@ -2,12 +2,15 @@
 
 use linger::auth::{Scope, token_entry};
 use linger::job::TopicPattern;
+use serde_json::json;
 
 use super::{Engine, Site, error, on_each_engine};
+use crate::harness::blocking_http::call_with_until_begun;
 
 on_each_engine! {
     each_call_needs_its_scope,
     a_token_is_for_its_topics,
+    changes_of_administrators_are_noted,
 }
 
 fn site(engine: Engine) -> (tempfile::TempDir, Site) {
@@ -71,4 +74,29 @@ fn a_token_is_for_its_topics(engine: Engine) {
     assert_eq!(answer(&site, "o", "PUT", "mail/a").0, 201);
     let by = site.send("GET", "/api/mail/a?token=o", "", "");
     assert_eq!(by.status(), 200, "{by:?}");
+}
+
+fn changes_of_administrators_are_noted(engine: Engine) {
+    let (_directory, site) = site(engine);
+    for (token, method, path) in [
+        ("p", "PUT", "orders/q"),
+        ("o", "GET", "orders/q/deadletter"),
+        ("o", "DELETE", "orders/q"),
+        ("o", "DELETE", "orders/q/deadletter?limit=5&dry_run=true"),
+    ] {
+        answer(&site, token, method, path);
+    }
+    site.send("PUT", "/api/orders/q/deadletter?token=o", "", "");
+    let bearer = "Authorization: Bearer o\r\n";
+    let noted =
+        call_with_until_begun(site.server.address, "GET", "/audit", bearer, "").expect("answers").json();
+    let calls = noted["calls"].as_array().expect("a list").iter();
+    let brief =
+        calls.map(|call| json!([call["by"], call["method"], call["path"], call["topic"], call["status"]]));
+    let expected = [
+        json!(["owner", "PUT", "/api/orders/q/deadletter", "orders:q", 200]),
+        json!(["owner", "DELETE", "/api/orders/q/deadletter", "orders:q", 204]),
+        json!(["owner", "DELETE", "/api/orders/q", "orders:q", 204]),
+    ];
+    assert_eq!(brief.collect::<Vec<_>>(), expected);
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpStream,
+    net::{Shutdown, TcpStream},
 };
 
 use super::{Engine, Site, on_each_engine, refusal};
@@ -10,6 +10,7 @@ use super::{Engine, Site, on_each_engine, refusal};
 on_each_engine! {
     an_unknown_path_is_answered_as_there,
     refusals_of_the_framework_have_the_form_of_the_dialect,
+    nothing_is_changed_for_a_client_that_has_left,
     both_listeners_share_the_limit_of_connections,
     a_shutdown_answers_the_pops_that_wait,
 }
@@ -44,7 +45,28 @@ fn refusals_of_the_framework_have_the_form_of_the_dialect(engine: Engine) {
     let head = "POST /get HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
     let broken = site.send_raw(format!("{head}Transfer-Encoding: chunked\r\n\r\nx\r\n").as_bytes());
     assert_eq!(broken.body, refusal("读取request body失败"));
+    let counted = |status: u16| {
+        site.server
+            .metric(&format!(r#"linger_http_requests_total{{route="/get",method="POST",status="{status}"}}"#))
+    };
+    assert_eq!((counted(413), counted(200)), (Some(1.0), None), "they count by what they are");
     assert_eq!(site.server.metric(r#"linger_limit{limit="ouqiang_max_wait_seconds"}"#), Some(178.0));
+}
+
+/// Whatever the method: it does not tell what a call does.
+fn nothing_is_changed_for_a_client_that_has_left(engine: Engine) {
+    let site = Site::new(engine);
+    let job = r#"{"topic":"t","id":"a","delay":1,"ttr":5,"body":"x"}"#;
+    for method in ["POST", "GET"] {
+        let head = format!("{method} /push HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}", job.len());
+        let mut client = TcpStream::connect(site.address).expect("connects");
+        client.write_all(format!("{head}\r\n\r\n{job}").as_bytes()).expect("is sent");
+        client.shutdown(Shutdown::Write).expect("is closed");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("is answered");
+        assert!(answer.contains("nothing was done"), "{method}: {answer}");
+    }
+    site.native("GET", "/topics/t", "", 404);
 }
 
 fn both_listeners_share_the_limit_of_connections(engine: Engine) {

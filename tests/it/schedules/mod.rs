@@ -51,6 +51,7 @@ struct Fleet {
 struct Process {
     store: Arc<FailingStore>,
     queue: Arc<Queue>,
+    metrics: Metrics,
 }
 
 impl Fleet {
@@ -66,9 +67,10 @@ impl Fleet {
         let stores = stores.into_iter().cycle().take(processes);
         let start = |store| {
             let store = FailingStore::new(store);
-            let (clock, metrics) = (fixture.clock.clone(), Metrics::new().queue);
-            let queue = Queue::new(store.clone(), &StoreEvents::default(), clock, limits.clone(), metrics);
-            Process { store, queue }
+            let (clock, metrics) = (fixture.clock.clone(), Metrics::new());
+            let counted = metrics.queue.clone();
+            let queue = Queue::new(store.clone(), &StoreEvents::default(), clock, limits.clone(), counted);
+            Process { store, queue, metrics }
         };
         let processes = stores.map(start).collect();
         Self { fixture, processes }

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use linger::{
+    clock::Clock,
     config::CallbackSettings,
     job::{
         State, Timestamp,
         schedule::{Missed, Overlap, ScheduleFields},
     },
     queue::{Limits, ScheduleView},
-    store::{Error, Steps, TopicUpdates},
+    store::{Error, ScheduleChange, ScheduleContent, Steps, TopicUpdates},
 };
 
-use super::{Fleet, by_pattern, every, without_suffix};
+use super::{Fleet, by_pattern, every, schedule_name, without_suffix};
 use crate::harness::{
     failing::{Failure, Fault},
     jobs::*,
@@ -21,6 +22,7 @@ use crate::harness::{
 
 on_engines! {
     one_of_three_processes_adds_each_run,
+    schedules_that_cannot_be_read_hold_up_no_other_one,
     a_run_is_left_out_while_the_previous_one_lives,
     a_waiting_run_gives_way,
     an_outage_is_made_up_for_by_the_rule,
@@ -40,6 +42,27 @@ const MINUTE: Duration = seconds(60);
 fn counts(view: &ScheduleView) -> (u64, u64, u64) {
     let counts = view.state.counts;
     (counts.fired, counts.overlapped, counts.missed)
+}
+
+/// As many as one call reads, and more: those of a newer version, for instance.
+async fn schedules_that_cannot_be_read_hold_up_no_other_one(engine: Engine) {
+    let fleet = Fleet::new(engine, 1).await;
+    fleet.put("s", by_pattern("*/15 * * * *")).await;
+    let content =
+        |text: &str| ScheduleContent { next: Some(fleet.fixture.clock.now()), text: text.to_owned().into() };
+    let unreadable = (0..450).map(|n| ScheduleChange {
+        name: schedule_name(&format!("newer-{n}")),
+        expected: None,
+        content: Some(content("of a newer version")),
+        run: None,
+    });
+    let made = fleet.fixture.store.change_schedules(unreadable.collect()).await.expect("works");
+    assert!(made.iter().all(Result::is_ok));
+    fleet.advance(5 * MINUTE).await;
+    assert_eq!(fleet.work().await, ["cron:s:20261121T054500Z"]);
+    let kept =
+        fleet.fixture.store.schedule(&schedule_name("newer-0")).await.expect("reads").schedules.remove(0);
+    assert_eq!(kept.content.text, "of a newer version");
 }
 
 async fn one_of_three_processes_adds_each_run(engine: Engine) {

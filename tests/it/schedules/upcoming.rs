@@ -47,6 +47,11 @@ async fn planned_runs_take_place_at_their_moment(engine: Engine) {
     fleet.fixture.clock.advance(millis(1));
     carry_out(&fleet, 0, planned).await;
     assert_eq!(fleet.work().await, ["cron:s:20261121T054200Z"]);
+    let metrics = fleet.processes[0].metrics.encode();
+    for counted in ["added", "due"] {
+        let sample = format!("linger_jobs_{counted}_total{{topic=\"t\"}} 1\n");
+        assert!(metrics.contains(&sample), "{sample} {metrics}");
+    }
     fleet.run_due().await;
     assert_eq!(fleet.work().await, [""; 0]);
     assert_eq!(fleet.get("s").await.state.counts.fired, 1);
@@ -114,7 +119,7 @@ async fn a_plan_that_is_carried_out_late_is_made_again(engine: Engine) {
 async fn planned_runs_are_not_planned_again_just_before_their_moment(engine: Engine) {
     let fleet = Fleet::new(engine, 1).await;
     fleet.put("s", every(MINUTE)).await;
-    let Process { store, queue } = &fleet.processes[0];
+    let Process { store, queue, .. } = &fleet.processes[0];
     let (mut upcoming, reads) = (plan(&fleet, 0).await, store.count_calls("due_schedules"));
     fleet.fixture.clock.advance(MINUTE - millis(2));
     assert_eq!(queue.run_next(read_template, &mut upcoming).await, Ok(Some(millis(2))));
@@ -127,7 +132,7 @@ async fn planned_runs_are_not_planned_again_just_before_their_moment(engine: Eng
 
 async fn the_store_is_asked_once_while_no_run_comes_soon(engine: Engine) {
     let fleet = Fleet::new(engine, 1).await;
-    let Process { store, queue } = &fleet.processes[0];
+    let Process { store, queue, .. } = &fleet.processes[0];
     let (mut upcoming, reads) = (None, store.count_calls("due_schedules"));
     let mut next = async || (queue.run_next(read_template, &mut upcoming).await, reads());
     assert_eq!(next().await, (Ok(Some(Duration::MAX)), 1), "there is no schedule");

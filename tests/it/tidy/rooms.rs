@@ -190,7 +190,7 @@ const PARTS: &[Part] = &[
             ("wire", &["access", "edge", "errors", "json"]),
             ("delivery_body", &[]),
             ("dialect_app", &["edge"]),
-            ("lmstfy", &["access", "delivery_body", "dialect_app", "edge", "errors", "json_body"]),
+            ("lmstfy", &["access", "audit", "delivery_body", "dialect_app", "edge", "errors", "json_body"]),
             ("ouqiang", &["access", "delivery_body", "dialect_app", "edge", "errors", "json_body"]),
             ("handlers", &["*"]),
             ("ui", &["accept", "app", "entity_tag", "errors", "json", "unknown_path"]),

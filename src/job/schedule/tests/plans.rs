@@ -93,6 +93,21 @@ fn an_outage_runs_what_the_rule_says() {
     }
 }
 
+/// The last run that was missed is one of a time that the zone left out: it runs right after the gap.
+#[test]
+fn an_outage_that_ends_after_a_gap_runs_what_was_in_the_gap() {
+    for (pattern, missed, from, now, expected) in [
+        ("30 2 * * *", Missed::One, "2026-03-28T00:00:00Z", "2026-03-29T06:00:00Z", &["01:00"][..]),
+        ("15 0-5 * * *", Missed::One, "2026-03-29T00:10:00Z", "2026-03-29T01:10:00Z", &["01:00"]),
+        ("30 2 * * *", Missed::All, "2026-03-28T00:00:00Z", "2026-03-29T06:00:00Z", &["01:00"]),
+    ] {
+        let (missed, overlap) = (Some(missed), Some(Overlap::Allow));
+        let spec = spec(&ScheduleFields { missed, overlap, ..fields(cron(pattern, "Europe/Berlin")) });
+        let state = ScheduleState::new(&spec, moment(from), DB);
+        assert_eq!(all_runs(&spec, &state, now).0, expected, "{pattern} {missed:?}");
+    }
+}
+
 #[test]
 fn a_minute_late_is_no_outage() {
     for missed in Missed::ALL {

@@ -179,6 +179,10 @@ fn occurrences_agree_with_counted_minutes() {
                     "{pattern} in {name} at {}",
                     of_minute(change)
                 );
+                for run in counted {
+                    let from_there = recurrence.occurrences(run.shifted(-1), run);
+                    assert_eq!(from_there.collect::<Vec<_>>(), [run], "{pattern} in {name} from {run}");
+                }
                 compared += 1;
             }
         }
