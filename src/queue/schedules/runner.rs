@@ -34,12 +34,12 @@ const MAX_SLEEP: Duration = Duration::from_secs(1);
 pub(super) const AHEAD: Duration = Duration::from_secs(2);
 /// Shortest sleep after a run was early for one of several servers, whose clocks differ.
 const EARLY: Duration = Duration::from_millis(10);
-/// How long a process with an older zone database leaves a run to those with the newer one.
+/// How long a process with an older zone database, or of an older version, leaves a run to those with the newer one.
 const LEFT_TO_NEWER: Duration = Duration::from_secs(5);
 /// First and longest pause after the store failed.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// How long a schedule that cannot be read is left alone. A newer version may be able to.
+/// How long a schedule that cannot be read is left alone.
 const UNREADABLE_AGAIN: Duration = Duration::from_secs(60);
 
 /// Why nothing is done about a schedule whose next moment has come.
@@ -50,10 +50,12 @@ pub(super) enum NoAttempt {
     Unreadable(String),
 }
 
-/// A schedule that cannot be read, put off by a minute: otherwise such schedules would stand before all others for ever.
-fn postponed(name: ScheduleName, content: ScheduleContent, now: Timestamp) -> ScheduleChange {
+/// A schedule that cannot be read, put off: otherwise such schedules would stand before all others for ever. `None` as long as a
+/// process of a newer version, which can read it, may be about to run it.
+fn postponed(name: ScheduleName, content: ScheduleContent, now: Timestamp) -> Option<ScheduleChange> {
+    content.next.filter(|next| next.after(LEFT_TO_NEWER) <= now)?;
     let later = ScheduleContent { next: Some(now.after(UNREADABLE_AGAIN)), ..content.clone() };
-    ScheduleChange { name, expected: Some(content), content: Some(later), run: None }
+    Some(ScheduleChange { name, expected: Some(content), content: Some(later), run: None })
 }
 
 /// What is done about a schedule, and what is needed to tell what came of it.
@@ -137,7 +139,7 @@ impl Queue {
                 Err(NoAttempt::Later(wait)) => next_in = next_in.min(wait.max(EARLY)),
                 Err(NoAttempt::Unreadable(problem)) => {
                     self.report_unreadable(&name, &problem);
-                    unreadable.push(postponed(name, content, now));
+                    unreadable.extend(postponed(name, content, now));
                 }
             }
             if number % YIELD_AFTER == YIELD_AFTER - 1 {

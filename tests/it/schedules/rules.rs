@@ -49,20 +49,23 @@ async fn schedules_that_cannot_be_read_hold_up_no_other_one(engine: Engine) {
     let fleet = Fleet::new(engine, 1).await;
     fleet.put("s", by_pattern("*/15 * * * *")).await;
     let content =
-        |text: &str| ScheduleContent { next: Some(fleet.fixture.clock.now()), text: text.to_owned().into() };
+        ScheduleContent { next: Some(fleet.fixture.clock.now()), text: "of a newer version".into() };
     let unreadable = (0..450).map(|n| ScheduleChange {
         name: schedule_name(&format!("newer-{n}")),
         expected: None,
-        content: Some(content("of a newer version")),
+        content: Some(content.clone()),
         run: None,
     });
     let made = fleet.fixture.store.change_schedules(unreadable.collect()).await.expect("works");
     assert!(made.iter().all(Result::is_ok));
-    fleet.advance(5 * MINUTE).await;
+    let first = schedule_name("newer-0");
+    let stored =
+        async || fleet.fixture.store.schedule(&first).await.expect("reads").schedules.remove(0).content;
+    fleet.advance(seconds(4)).await;
+    assert_eq!(stored().await, content, "a process of that version may be about to run it");
+    fleet.advance(5 * MINUTE - seconds(4)).await;
     assert_eq!(fleet.work().await, ["cron:s:20261121T054500Z"]);
-    let kept =
-        fleet.fixture.store.schedule(&schedule_name("newer-0")).await.expect("reads").schedules.remove(0);
-    assert_eq!(kept.content.text, "of a newer version");
+    assert_eq!(stored().await.text, content.text);
 }
 
 async fn one_of_three_processes_adds_each_run(engine: Engine) {
