@@ -74,7 +74,7 @@ fn every_fault_of_every_source_is_listed_before_anything_starts() {
 fn config_show_prints_each_setting_with_its_source_and_without_secrets() {
     let file =
         "[store]\nengine = 'redis'\n[redis]\nurl = 'redis://app:hunter2@cache:6379'\n[queue]\nmax_batch = 7";
-    let variables = [("LINGER__REDIS__SENTINEL_PASSWORD", "hunter2"), ("LINGER_PORT", "tcp://10.0.0.1:1")];
+    let variables = [("LINGER_PORT", "tcp://10.0.0.1:1")];
     let shown = config(&["show", "--listen", "[::1]:1"], file, &variables);
     assert_eq!(shown.status.code(), Some(0), "{}", stderr(&shown));
     let text = stdout(&shown);
@@ -83,11 +83,17 @@ fn config_show_prints_each_setting_with_its_source_and_without_secrets() {
         "listen = \"[::1]:1\"  # flag --listen",
         "max_batch = 7  # linger.toml",
         "url = \"redis://app:<redacted>@cache:6379\"  # linger.toml",
-        "sentinel_password = \"<redacted>\"  # environment variable LINGER__REDIS__SENTINEL_PASSWORD",
         "max_wait = \"60s\"",
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line:?} is not in:\n{text}");
     }
+    assert!(!text.contains("hunter2"), "{text}");
+    let file = "[store]\nengine = 'redis'\n[redis]\nmode = 'sentinel'\nnodes = ['cache:26379']\nsentinel_master = 'm'";
+    let shown = config(&["show"], file, &[("LINGER__REDIS__SENTINEL_PASSWORD", "hunter2")]);
+    assert_eq!(shown.status.code(), Some(0), "{}", stderr(&shown));
+    let text = stdout(&shown);
+    let line = "sentinel_password = \"<redacted>\"  # environment variable LINGER__REDIS__SENTINEL_PASSWORD";
+    assert!(text.lines().any(|shown| shown == line), "{line:?} is not in:\n{text}");
     assert!(!text.contains("hunter2"), "{text}");
 }
 
