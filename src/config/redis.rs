@@ -239,11 +239,6 @@ fn mode(reader: &mut Reader<'_>, url: &RedisUrl, nodes: Vec<Node>, in_use: bool)
     if in_use {
         check_mode(reader, name, &nodes, service.as_deref());
         let passwords = ["redis.sentinel_password", "redis.sentinel_password_file"];
-        for key in passwords.into_iter().chain(["redis.sentinel_username"]) {
-            if name != ModeName::Sentinel && reader.is_set(key) && !reader.is_default(key) {
-                reader.refuse(key, "is for the mode sentinel only");
-            }
-        }
         check_user(reader, "redis.sentinel_username", &credentials, passwords);
     }
     match name {
@@ -271,6 +266,8 @@ fn nodes(kind: &ValueKind) -> Result<(Vec<Node>, bool), values::ValueProblem> {
     Ok((nodes, first))
 }
 
+const SENTINEL_ONLY: &str = "is for the mode sentinel only";
+
 /// Refuses settings that the mode lacks or would silently ignore.
 fn check_mode(reader: &mut Reader<'_>, mode: ModeName, nodes: &[Node], service: Option<&str>) {
     if mode == ModeName::Standalone {
@@ -286,12 +283,17 @@ fn check_mode(reader: &mut Reader<'_>, mode: ModeName, nodes: &[Node], service: 
             reader.refuse("redis.url", "is for the mode standalone; this redis.mode uses redis.nodes");
         }
     }
+    for key in ["redis.sentinel_username", "redis.sentinel_password", "redis.sentinel_password_file"] {
+        if mode != ModeName::Sentinel && reader.is_set(key) && !reader.is_default(key) {
+            reader.refuse(key, SENTINEL_ONLY);
+        }
+    }
     match (mode, service) {
         (ModeName::Sentinel, None) => {
             reader.refuse("redis.sentinel_master", "must name the primary in the mode sentinel");
         }
         (ModeName::Standalone | ModeName::Cluster, Some(_)) => {
-            reader.refuse("redis.sentinel_master", "is for the mode sentinel only");
+            reader.refuse("redis.sentinel_master", SENTINEL_ONLY);
         }
         (ModeName::Sentinel, Some(_)) | (ModeName::Standalone | ModeName::Cluster, None) => {}
     }

@@ -27,39 +27,42 @@ const LEFT_OUT: [&str; 5] = ["body", "headers", "key", "receipt", "secret"];
 /// The route of the secrets that sign calls. Of its requests nothing is kept, whatever the name of the member that has the secret.
 const SECRETS: &str = "/topics/{topic}/secrets";
 
-/// The only route on which a parameter of the path asks what a change would do.
+/// The only route with a parameter that asks what a change would do.
 const SCHEDULE: &str = "/schedules/{name}";
 
 /// Notes calls in the audit list of a queue.
 #[derive(Debug)]
 pub struct QueueAuditor {
     queue: Arc<Queue>,
-    dialect: Option<TopicInPath>,
+    dialect: Option<DialectTopic>,
 }
 
 /// The topic in a path of a dialect.
-type TopicInPath = fn(&Uri) -> Option<Topic>;
+type DialectTopic = fn(&Uri) -> Option<Topic>;
 
 impl QueueAuditor {
     pub fn new(queue: Arc<Queue>) -> Self {
         Self { queue, dialect: None }
     }
 
-    /// For a dialect, whose topics are elsewhere in the path, and whose tokens may be in the query, which is not kept.
+    /// For a dialect, in which a body is that of a job, and a token may be in the query: neither is kept.
     #[must_use]
-    pub fn of_dialect(queue: Arc<Queue>, topic_in_path: TopicInPath) -> Self {
-        Self { queue, dialect: Some(topic_in_path) }
+    pub fn of_dialect(queue: Arc<Queue>, topic: DialectTopic) -> Self {
+        Self { queue, dialect: Some(topic) }
     }
 
     /// What is noted of a call; `None` of one that only tells what it would do.
     async fn describe(&self, request: &AuditedRequest) -> Option<AuditedCall> {
-        let facts = RequestFacts::of_request(request);
+        let facts = match self.dialect {
+            Some(topic) => RequestFacts { topic: topic(&request.uri), kept: None, is_preview: false },
+            None => RequestFacts::of_request(request),
+        };
         if facts.is_preview {
             return None;
         }
         let address = request.address.map(|address| address.to_canonical());
         let named = Actor::abridged(&request.caller.name).map(|name| name.as_str().to_owned());
-        let topic = match facts.topic.or_else(|| self.dialect?(&request.uri)) {
+        let topic = match facts.topic {
             Some(topic) => Some(topic),
             None => self.looked_up_topic(request).await,
         };
@@ -113,14 +116,14 @@ impl RequestFacts {
         let query = request.uri.query().unwrap_or_default();
         let counts = request.route == "/bulk"
             && body.as_ref().is_some_and(|body| body.get("dry_run") != Some(&Value::Bool(false)));
-        let tries = request.route == SCHEDULE && query.split('&').any(|part| part == "dry_run=true");
+        let is_dry_run = request.route == SCHEDULE && query.split('&').any(|part| part == "dry_run=true");
         let kept = match body {
             _ if request.route == SECRETS => None,
             Some(body) => (!body.is_empty()).then(|| noted(body)),
             None if is_short => None,
             None => Some(json_text(&Value::String(format!("… ({} bytes)", request.body.len())))),
         };
-        Self { topic, kept, is_preview: counts || tries }
+        Self { topic, kept, is_preview: counts || is_dry_run }
     }
 }
 

@@ -20,9 +20,9 @@ use crate::{
     job::Body,
 };
 
-/// Longest line that is read: the largest body that a server may be set to take, each of whose bytes may be written as six, and the
-/// rest of its job.
-const MAX_LINE_BYTES: u64 = 6 * Body::LARGEST_LIMIT + (64 << 20);
+/// Longest line that is read: the largest body that a server may be set to take, written as a string in which each of its bytes is
+/// escaped, and the rest of its job.
+const MAX_LINE_BYTES: u64 = 2 * Body::LARGEST_LIMIT + (64 << 20);
 
 /// For the owner only: bodies, headers and secrets are confidential.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);

@@ -83,7 +83,16 @@ fn is_from_browser(request: &Request) -> bool {
 }
 
 fn is_audited(route: &RouteSpec, method: &Method, from_browser: bool, caller: &Caller) -> bool {
-    let changes = !matches!(*method, Method::GET | Method::HEAD) && route.kind == RouteKind::Call;
+    let changes = match route.kind {
+        RouteKind::Change => true,
+        RouteKind::Call => !matches!(*method, Method::GET | Method::HEAD),
+        RouteKind::Read
+        | RouteKind::Delivery
+        | RouteKind::Page
+        | RouteKind::Metrics
+        | RouteKind::Probe
+        | RouteKind::Unknown => false,
+    };
     let needs_admin =
         matches!(route.required, RequiredScope::Of(Scope::Admin) | RequiredScope::AllTopics(Scope::Admin));
     route.has_handler && changes && (needs_admin || from_browser && caller.has_scope(Scope::Admin))
@@ -106,6 +115,7 @@ mod tests {
             (route(Work), Method::POST, true, true),
             (route(Read), Method::GET, true, false),
             (RouteSpec { kind: RouteKind::Delivery, ..route(Work) }, Method::POST, true, false),
+            (RouteSpec { kind: RouteKind::Change, ..route(Admin) }, Method::GET, false, true),
             (route(Admin).without_method(), Method::POST, false, false),
             (RouteSpec::UNKNOWN, Method::POST, true, false),
         ] {

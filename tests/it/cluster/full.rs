@@ -23,12 +23,12 @@ fn a_batch_of_which_a_part_does_not_fit_is_not_refused_as_a_whole() {
     };
     let ids: Vec<String> = (0..60).map(|n| format!("job-{n}")).collect();
     let full = owner(&ids[0]);
-    let (lost, kept): (Vec<&String>, Vec<&String>) = ids.iter().partition(|id| owner(id) == full);
+    let (refused, elsewhere): (Vec<&String>, Vec<&String>) = ids.iter().partition(|id| owner(id) == full);
     cluster.node(full).call(&["CONFIG", "SET", "maxmemory", "1"]);
-    assert_eq!(add(&server, &[lost[0], lost[1]]), (507, json!("store_full")));
-    assert_eq!(add(&server, &[lost[0], kept[0]]), (503, json!("store_unavailable")));
-    assert_eq!(server.call("GET", &format!("/jobs/{}", lost[0]), "").status, 404);
-    assert_eq!(server.call("GET", &format!("/jobs/{}", kept[0]), "").status, 200);
+    assert_eq!(add(&server, &[refused[0], refused[1]]), (507, json!("store_full")));
+    assert_eq!(add(&server, &[refused[0], elsewhere[0]]), (503, json!("store_unavailable")));
+    assert_eq!(server.call("GET", &format!("/jobs/{}", refused[0]), "").status, 404);
+    assert_eq!(server.call("GET", &format!("/jobs/{}", elsewhere[0]), "").status, 200);
     cluster.node(full).call(&["CONFIG", "SET", "maxmemory", "0"]);
-    assert_eq!(add(&server, &[lost[0], kept[0]]).0, 200, "a repeat completes it");
+    assert_eq!(add(&server, &[refused[0], elsewhere[0]]).0, 200, "a repeat completes it");
 }

@@ -87,13 +87,19 @@ fn changes_of_administrators_are_noted(engine: Engine) {
         answer(&site, token, method, path);
     }
     site.send("PUT", "/api/orders/q/deadletter?token=o", "", "");
+    // A change from a page is noted, too. Its body is that of a job.
+    let from_page = format!("X-Token: o\r\nOrigin: http://{}\r\n", site.address);
+    assert_eq!(site.send("PUT", "/api/orders/q", &from_page, r#"{"topic":"a","to":"b"}"#).status(), 201);
     let bearer = "Authorization: Bearer o\r\n";
     let noted =
         call_with_until_begun(site.server.address, "GET", "/audit", bearer, "").expect("answers").json();
-    let calls = noted["calls"].as_array().expect("a list").iter();
-    let brief =
-        calls.map(|call| json!([call["by"], call["method"], call["path"], call["topic"], call["status"]]));
+    let calls = noted["calls"].as_array().expect("a list");
+    assert!(calls.iter().all(|call| call.get("request").is_none()), "{noted}");
+    let brief = calls
+        .iter()
+        .map(|call| json!([call["by"], call["method"], call["path"], call["topic"], call["status"]]));
     let expected = [
+        json!(["owner", "PUT", "/api/orders/q", "orders:q", 201]),
         json!(["owner", "PUT", "/api/orders/q/deadletter", "orders:q", 200]),
         json!(["owner", "DELETE", "/api/orders/q/deadletter", "orders:q", 204]),
         json!(["owner", "DELETE", "/api/orders/q", "orders:q", 204]),

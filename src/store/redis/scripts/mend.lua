@@ -128,6 +128,7 @@ if step == #indexes + 2 then
   mend_unchanged_counts()
   step = 0
 end
+-- Not for the counts: a broken list must not keep them from being mended.
 for outlet in pairs(step > 0 and outlets or {}) do check_outlet(outlet) end
 while step > 0 and spent < BUDGET and not unknown[1] do
   if step == 1 then

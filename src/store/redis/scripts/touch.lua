@@ -2,8 +2,9 @@
 -- Extends a reservation, and sets the job's note if one is given.
 --
 -- ARGV[A+1..] receipt, TTR in ms or '' for the job's own, the note or ''
+
+-- Of a second run, too: the reservation may have ended since the first.
 local refused = receipt_fault(ARGV[A + 1])
--- Also for a second run: the reservation may have ended meanwhile.
 if refused then return refused end
 local replayed = replayed_reply()
 if replayed then return replayed end
