@@ -153,10 +153,16 @@ async fn a_good_endpoint_is_called_beside_a_dead_and_a_silent_one(home: Home) {
     wait_for_callbacks(&server, "t", "ok", MANY as f64).await;
     let calls = |prefix: &str| receiver.calls().iter().filter(|call| call.job().starts_with(prefix)).count();
     assert_eq!(calls("good"), MANY);
+    // Where it shares the dead one's outlet, which one of 256 does, its jobs are behind those.
+    let time_limit = TimeLimit::new();
+    while calls("silent") == 0 {
+        time_limit.check(|| "the silent endpoint was not called".to_owned());
+        time_limit.pause().await;
+    }
     // An outage does not use up the attempts: the jobs wait, and few of them were tried.
     let unreachable = callbacks_total(&server, "t", "unreachable");
     assert!((1.0..100.0).contains(&unreachable), "{unreachable} calls of the dead endpoint");
-    assert!((1..=MOST_CALLS).contains(&calls("silent")), "{} calls of the silent endpoint", calls("silent"));
+    assert!(calls("silent") <= MOST_CALLS, "{} calls of the silent endpoint", calls("silent"));
     let counts = call(&server, "GET", "/topics/t", &Value::Null, 200);
     let count = |state: &str| counts["counts"][state].as_u64().unwrap_or_default() as usize;
     assert_eq!(count("delayed") + count("ready") + count("reserved"), dead + MANY, "{counts}");

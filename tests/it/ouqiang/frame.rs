@@ -5,6 +5,8 @@ use std::{
     net::{Shutdown, TcpStream},
 };
 
+use rustix::process::Signal;
+
 use super::{Engine, Site, on_each_engine, refusal};
 
 on_each_engine! {
@@ -59,9 +61,12 @@ fn nothing_is_changed_for_a_client_that_has_left(engine: Engine) {
     let job = r#"{"topic":"t","id":"a","delay":1,"ttr":5,"body":"x"}"#;
     for method in ["POST", "GET"] {
         let head = format!("{method} /push HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}", job.len());
+        // While the process is stopped: otherwise it may begin the call before the sending side is closed.
+        site.server.suspend();
         let mut client = TcpStream::connect(site.address).expect("connects");
         client.write_all(format!("{head}\r\n\r\n{job}").as_bytes()).expect("is sent");
         client.shutdown(Shutdown::Write).expect("is closed");
+        site.server.signal(Signal::CONT);
         let mut answer = String::new();
         client.read_to_string(&mut answer).expect("is answered");
         assert!(answer.contains("nothing was done"), "{method}: {answer}");
@@ -83,7 +88,7 @@ fn a_shutdown_answers_the_pops_that_wait(engine: Engine) {
     let answer = std::thread::scope(|scope| {
         let pop = scope.spawn(|| site.send("POST", "/pop", "", r#"{"topic":"t"}"#));
         site.server.wait_for_parked_polls(1);
-        site.server.signal(rustix::process::Signal::TERM);
+        site.server.signal(Signal::TERM);
         pop.join().expect("is answered")
     });
     assert_eq!(answer.body, super::DONE);
