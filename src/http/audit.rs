@@ -1,6 +1,6 @@
 //! Notes calls in the audit list of the queue: what of a request may be kept, and which topic it is about.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use axum::{http::Uri, response::Response};
 use futures_util::future::BoxFuture;
@@ -71,9 +71,9 @@ impl QueueAuditor {
             address,
             from_browser: request.from_browser,
             method: request.method.to_string(),
-            path: beginning(match self.dialect {
-                Some(_) => request.uri.path(),
-                None => request.uri.path_and_query().map_or("", |path| path.as_str()),
+            path: beginning(&match (self.dialect, request.uri.query()) {
+                (None, Some(query)) => format!("{}?{}", request.uri.path(), noted_query(query)),
+                (_, _) => request.uri.path().to_owned(),
             }),
             topic: topic.map(|topic| topic.as_str().to_owned()),
             request: facts.kept,
@@ -137,13 +137,17 @@ impl Auditor for QueueAuditor {
             let Some(mut call) = self.describe(&request).await else { return answer.await };
             drop(request);
             let id = format!("{:032x}", rand::random::<u128>());
+            let without_query = call.path[..call.path.find('?').unwrap_or(call.path.len())].to_owned();
+            let path = mem::replace(&mut call.path, without_query);
             self.queue.note_call(&id, &call).await;
             let response = answer.await;
             call.status = Some(response.status().as_u16());
             if matches!(call.status, Some(400 | 422)) {
                 // A misspelt name may have a secret as its value.
                 call.request = None;
-                call.path.truncate(call.path.find('?').unwrap_or(call.path.len()));
+            } else {
+                // Every parameter has a name that is known here.
+                call.path = path;
             }
             self.queue.note_call(&id, &call).await;
             response
@@ -155,6 +159,15 @@ impl Auditor for QueueAuditor {
 fn topic_in(body: &Map<String, Value>) -> Option<&str> {
     let nested = |name: &str| body.get(name).and_then(|inner| inner.get("topic"));
     body.get("topic").or_else(|| nested("filter")).or_else(|| nested("job"))?.as_str()
+}
+
+/// A query without the values that may be secret.
+fn noted_query(query: &str) -> String {
+    let noted = |parameter: &str| match parameter.split_once('=') {
+        Some((name, _)) if LEFT_OUT.contains(&name) => format!("{name}=…"),
+        Some(_) | None => parameter.to_owned(),
+    };
+    query.split('&').map(noted).collect::<Vec<_>>().join("&")
 }
 
 /// What is kept of a request.

@@ -116,7 +116,7 @@ impl Queue {
                         error = why,
                         by = call.by,
                         method = call.method,
-                        path = call.path,
+                        path = call.path.split('?').next(),
                         "a call, or its status, is missing in the audit list"
                     );
                 }

@@ -50,10 +50,10 @@ pub fn relocate(
         let source = ReadSource::open(from).await?;
         let target = open(to, Role::Target).await?;
         let done = match step {
-            MoveStep::Copy => copy(source, place, &target, place_of(to), watcher).await,
+            MoveStep::Copy => copy(source, place, &target, to, watcher).await,
             MoveStep::Last { without_broken } => {
                 drop(source);
-                complete(from, &target, place_of(to), without_broken, watcher).await
+                complete(from, &target, to, without_broken, watcher).await
             }
         };
         target.close(done).await
@@ -89,39 +89,37 @@ async fn copy(
     source: ReadSource,
     place: String,
     target: &Opened,
-    target_place: String,
+    to: &Config,
     watcher: &mut dyn Watcher,
 ) -> Result<TransferReport, MaintenanceError> {
     let Identity { id, mark, clocks } = &source.identity;
     let relocation =
-        Relocation::new(NamedStore { id: id.clone(), name: place }, &*target.movable, target_place.clone())?;
+        Relocation::new(NamedStore { id: id.clone(), name: place }, &*target.movable, place_of(to))?;
     let passed = relocation.copy(mark.as_ref(), *clocks, || source.records(), watcher).await?;
-    let text = format!(
-        "{}; when the servers are stopped, complete the move with --last\n",
-        in_words(&target_place, &passed)
-    );
-    Ok(TransferReport { text, is_complete: passed.broken == 0 })
+    let text =
+        format!("{}; when the servers are stopped, complete the move with --last\n", in_words(to, &passed));
+    Ok(TransferReport { text, is_complete: is_complete(to, &passed) })
 }
 
 async fn complete(
     from: &Config,
     target: &Opened,
-    target_place: String,
+    to: &Config,
     without_broken: bool,
     watcher: &mut dyn Watcher,
 ) -> Result<TransferReport, MaintenanceError> {
     let source = open(from, Role::Source).await?;
     let place = NamedStore { id: source.movable.store_id(), name: place_of(from) };
     let done = async {
-        let relocation = Relocation::new(place, &*target.movable, target_place.clone())?;
+        let relocation = Relocation::new(place, &*target.movable, place_of(to))?;
         let passed = relocation.complete(&*source.movable, without_broken, watcher).await?;
         Ok(match passed {
             Some(passed) => TransferReport {
-                text: format!("{}; it is open: start its servers\n", in_words(&target_place, &passed)),
-                is_complete: passed.broken == 0,
+                text: format!("{}; it is open: start its servers\n", in_words(to, &passed)),
+                is_complete: is_complete(to, &passed),
             },
             None => {
-                TransferReport { text: format!("{target_place}: it is open already\n"), is_complete: true }
+                TransferReport { text: format!("{}: it is open already\n", place_of(to)), is_complete: true }
             }
         })
     };
@@ -129,12 +127,25 @@ async fn complete(
     source.close(done).await
 }
 
-fn in_words(target: &str, passed: &PassReport) -> String {
+fn is_complete(to: &Config, passed: &PassReport) -> bool {
+    passed.broken == 0 && forgotten_ids(to, passed) == 0
+}
+
+/// How many of the ids that the source remembers are more than the target may.
+fn forgotten_ids(to: &Config, passed: &PassReport) -> u64 {
+    passed.remembered.saturating_sub(match to.engine {
+        EngineKind::Embedded => to.embedded.dedup_max,
+        EngineKind::Redis => to.redis.dedup_max,
+    })
+}
+
+fn in_words(to: &Config, passed: &PassReport) -> String {
     let PassReport {
         jobs, topics, schedules, remembered, copied, deleted, set, schedules_set, broken, ..
     } = *passed;
     let mut text = format!(
-        "{target}: {}; copied {}, deleted {deleted}, set {}",
+        "{}: {}; copied {}, deleted {deleted}, set {}",
+        place_of(to),
         contents_in_words(jobs, topics, schedules, remembered),
         counted(copied, "job"),
         counted(set, "topic")
@@ -144,6 +155,11 @@ fn in_words(target: &str, passed: &PassReport) -> String {
     }
     if broken > 0 {
         text.push_str(&format!(", left out {}", counted(broken, "broken record")));
+    }
+    let forgotten = forgotten_ids(to, passed);
+    if forgotten > 0 {
+        let ids = counted(forgotten, "remembered id");
+        text.push_str(&format!(", forgot {ids}, because queue.dedup_max of the target is lower"));
     }
     text
 }

@@ -67,9 +67,14 @@ impl Faults {
     }
 
     pub fn push(&mut self, fault: Fault) {
+        self.push_with(|| fault);
+    }
+
+    /// Makes the fault only if it may be listed.
+    pub fn push_with(&mut self, fault: impl FnOnce() -> Fault) {
         self.count += 1;
         if self.kept.len() < self.max_listed.max(1) {
-            self.kept.push(fault);
+            self.kept.push(fault());
         }
     }
 
@@ -123,6 +128,14 @@ mod tests {
             assert_eq!(faults.summary(), "/a is wrong (and 2 more)", "{limit}");
             assert_eq!(faults.into_listed().len(), listed);
         }
+        let (mut faults, mut made) = (Faults::new(2), 0);
+        for _ in 0..5 {
+            faults.push_with(|| {
+                made += 1;
+                Fault::at_pointer("/a".to_owned(), "is wrong")
+            });
+        }
+        assert_eq!((made, faults.summary()), (2, "/a is wrong (and 4 more)".to_owned()));
         assert_eq!(Faults::from(Fault::in_parameter("wait", "is wrong")).summary(), "wait is wrong");
         assert_eq!(Faults::from(Fault::at_pointer(String::new(), "is wrong")).summary(), "the body is wrong");
     }

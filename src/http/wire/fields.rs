@@ -261,10 +261,12 @@ impl<'a> Fields<'a> {
     pub fn finish(mut self) -> Result<(), Faults> {
         let unread = self.entries.iter().filter(|(_, value)| value.is_some());
         for (key, _) in unread {
-            self.faults.push(if key.len() > MAX_NAME {
-                let detail = format!("has an unknown field with a name of {} bytes", key.len());
-                Fault::at_pointer(self.pointer.clone(), detail)
-            } else {
+            // The search for what was meant takes long for thousands of names.
+            self.faults.push_with(|| {
+                if key.len() > MAX_NAME {
+                    let detail = format!("has an unknown field with a name of {} bytes", key.len());
+                    return Fault::at_pointer(self.pointer.clone(), detail);
+                }
                 let pointer = child(&self.pointer, &escaped(key));
                 let detail = suggestions::unknown_name(key, &self.known, "a field of this object", "fields");
                 Fault::at_pointer(pointer, detail)

@@ -6,7 +6,7 @@ use crate::{
     queue::{
         bulk::{SLICE, parts_of},
         ended::EndKind,
-        error::Result,
+        error::{Error, Result},
         service::Queue,
     },
     store::{ChangeJob, JobChange, JobFilter, ListPosition, Order, Requeue, SeenJob, Steps},
@@ -41,7 +41,7 @@ impl Queue {
     /// skipped, unless they get another one.
     ///
     /// # Errors
-    /// The store's; jobs requeued until then stay requeued.
+    /// [`Error::Draining`] when the shutdown ends it, or the store's; jobs requeued until then stay requeued.
     pub async fn requeue_dead(
         &self,
         topic: &Topic,
@@ -57,7 +57,7 @@ impl Queue {
     /// Deletes up to `limit` of the dead letters that exist when it begins, oldest first, and returns how many.
     ///
     /// # Errors
-    /// The store's; jobs deleted until then stay deleted.
+    /// [`Error::Draining`] when the shutdown ends it, or the store's; jobs deleted until then stay deleted.
     pub async fn delete_dead(&self, topic: &Topic, limit: usize, by: Option<&Actor>) -> Result<usize> {
         let delete =
             OldestChange { state: State::Dead, change: JobChange::Delete, event: Event::Deleted, by };
@@ -67,7 +67,7 @@ impl Queue {
     /// Deletes the ready jobs that exist when it begins, and returns how many.
     ///
     /// # Errors
-    /// The store's; jobs deleted until then stay deleted.
+    /// [`Error::Draining`] when the shutdown ends it, or the store's; jobs deleted until then stay deleted.
     pub async fn delete_ready(&self, topic: &Topic, by: Option<&Actor>) -> Result<usize> {
         let delete =
             OldestChange { state: State::Ready, change: JobChange::Delete, event: Event::Deleted, by };
@@ -86,6 +86,10 @@ impl Queue {
         let Some(stats) = self.store.topic(topic).await? else { return Ok(result) };
         let (mut left, mut after) = (stats.count(change.state), None);
         while left > 0 && result.changed < limit {
+            // Not before the first slice, so that a few jobs can be changed during the shutdown, too.
+            if after.is_some() && self.waiters.is_closed() {
+                return Err(Error::Draining);
+            }
             let most = SLICE.min(usize::try_from(left).unwrap_or(SLICE)).min(limit - result.changed);
             let slice = self.change_slice(topic, after.as_ref(), most, change).await?;
             left = left.saturating_sub(slice.examined);

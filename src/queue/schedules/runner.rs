@@ -39,8 +39,9 @@ const LEFT_TO_NEWER: Duration = Duration::from_secs(5);
 /// First and longest pause after the store failed.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
-/// How long a schedule that cannot be read is left alone.
-const UNREADABLE_AGAIN: Duration = Duration::from_secs(60);
+/// How long a schedule that cannot be read is left alone. With [`LEFT_TO_NEWER`] it is less than a run may be late, so that a process
+/// which can read it and was away does not take the run for a missed one.
+const UNREADABLE_AGAIN: Duration = Duration::from_secs(30);
 
 /// Why nothing is done about a schedule whose next moment has come.
 pub(super) enum NoAttempt {

@@ -66,10 +66,16 @@ async fn secrets_are_never_kept(engine: Engine) {
         json!({"callback": {"url": "https://hooks.example/", "headers": {"authorization": secret}}})
             .to_string();
     api.send("PUT", "/topics/mail", &callback).await.expect(200);
+    api.add(r#"{"topic":"held","id":"a"}"#).await;
+    let receipt = api.get("/topics/held/pop").await.expect(200).json()["receipt"].clone();
+    let receipt = receipt.as_str().expect("text");
+    let touch = format!("/jobs/a/touch?receipt={receipt}");
+    api.call("POST", &touch).header("origin", "http://localhost").send().await.expect(200);
     let page = api.get("/audit").await.expect(200);
-    assert_eq!(page.json()["calls"].as_array().map(Vec::len), Some(3));
+    assert_eq!(page.json()["calls"].as_array().map(Vec::len), Some(4));
+    assert_eq!(page.json()["calls"][0]["path"], "/jobs/a/touch?receipt=…");
     let text = String::from_utf8(page.body.to_vec()).expect("text");
-    assert!(!text.contains("MfKQ9r8"), "{text}");
+    assert!(!text.contains("MfKQ9r8") && !text.contains(receipt), "{text}");
 }
 
 async fn changes_from_a_page_are_noted_and_those_of_programs_are_not(engine: Engine) {
@@ -120,10 +126,12 @@ async fn a_call_is_noted_before_it_is_carried_out(engine: Engine) {
     let purge = tokio::spawn(api.call("DELETE", "/topics/mail?confirm=mail").send());
     api.until(|| hung.hung_calls() == 1).await;
     let noted = calls(&api, "").await;
-    assert_eq!(brief(&noted), [json!(["DELETE", "/topics/mail?confirm=mail", "mail", null])]);
+    // The query may have a secret under a wrong name.
+    assert_eq!(brief(&noted), [json!(["DELETE", "/topics/mail", "mail", null])]);
     hung.release();
     purge.await.expect("is answered").expect(200);
-    assert_eq!(calls(&api, "").await[0]["status"], 200);
+    let noted = calls(&api, "").await;
+    assert_eq!(brief(&noted), [json!(["DELETE", "/topics/mail?confirm=mail", "mail", 200])]);
 }
 
 async fn pages_go_on_where_the_last_one_ended(engine: Engine) {

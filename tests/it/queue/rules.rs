@@ -137,6 +137,27 @@ async fn bulk_steps_go_through_all_slices() {
     fixture.close().await;
 }
 
+/// A few can be changed during the shutdown, too.
+#[tokio::test]
+async fn the_shutdown_ends_a_change_of_many_dead_letters() {
+    let fixture = Fixture::new();
+    let name: Topic = topic("t");
+    for n in 0..250 {
+        let once = NewJob { max_attempts: Some(1), ..new_job(&n.to_string(), NOW) };
+        fixture.queue.add(ALL, once, None).await.expect("adds");
+    }
+    accepted_ids(fixture.queue.pop(Pop { max: 250, ..pop(NOW) }).await.expect("answers"));
+    fixture.clock.advance(seconds(60));
+    fixture.queue.promote_due().await.expect("promotes");
+    fixture.queue.drain();
+    let requeued = fixture.queue.requeue_dead(&name, Requeue::default(), 120, None).await;
+    assert_eq!(requeued.map(|changed| changed.changed), Err(Error::Draining));
+    assert_eq!(fixture.queue.delete_dead(&name, 99, None).await, Ok(99));
+    assert_eq!(fixture.queue.delete_dead(&name, usize::MAX, None).await, Ok(51));
+    assert_eq!(fixture.queue.delete_ready(&name, None).await, Ok(100), "those that were requeued");
+    fixture.close().await;
+}
+
 #[tokio::test]
 async fn the_metrics_count_every_step() {
     let fixture = Fixture::new();

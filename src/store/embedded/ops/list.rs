@@ -221,7 +221,9 @@ fn dead(
 ) -> SqlResult<Vec<Candidate>> {
     let is_ascending = order == Order::Ascending;
     let Some(topic) = &filter.topic else {
-        let Range { start: mut from, end: mut to } = key_range(filter, txn.wall_ahead_ms);
+        // The times of the filter do not bound the keys: these are of the store's clock when a job died, and how far that was
+        // behind the machine's is not known any more.
+        let (mut from, mut to) = (RowKey::START, RowKey::END);
         match (order, after.and_then(Position::key)) {
             (Order::Ascending, Some(after)) => from = from.max(after.next()),
             (Order::Descending, Some(after)) => to = to.min(after),

@@ -86,7 +86,10 @@ fn set_back_rows(db: &mut Db, now: Timestamp, set_back: Duration) -> SqlResult<u
             db.delete(table, key)?;
             let moved = if waits { db.free_key(table, moment, DueKind::Elapsed)? } else { key };
             db.insert(table, moved, &record)?;
-            if let Some(lease) = leases.remove(&key).filter(|_| table == Table::Live) {
+            // A dead letter may have the key of a reserved job: each table has its own.
+            if table == Table::Live
+                && let Some(lease) = leases.remove(&key)
+            {
                 db.delete_lease(key)?;
                 leases.insert(moved, lease);
             }

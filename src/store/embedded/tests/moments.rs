@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::fixture::*;
 use crate::{
     clock::ManualClock,
-    job::{Delay, Due, Expire, Expiry, Job, JobSpec, OnExpiry, Reason, State, Timestamp},
+    job::{Delay, Due, Expire, Expiry, Job, JobSpec, OnExpiry, Outlet, Reason, State, Timestamp},
     store::{
-        AddJob, Degraded, JobFilter, Minute, Order, Patch, Put, Release, Reservation, Span, Steps, Store,
+        AddJob, Claim, Degraded, JobFilter, Minute, Order, Patch, Put, Release, Reservation, Span, Steps,
+        Store, Wait,
         embedded::{AcceptedClock, EmbeddedStore, accept_clock},
     },
 };
@@ -286,6 +287,66 @@ async fn an_accepted_clock_keeps_the_remaining_times_and_ends_the_alarm() {
     fixture.clock.advance(2 * 60 * MINUTE);
     store.promote(100).await.expect("promotes");
     assert_eq!(store.get(ALL, &id("buried")).await.expect("reads"), None, "its retention is over");
+}
+
+/// Dead letters and other jobs are in two tables, each with keys of its own.
+#[tokio::test]
+async fn an_accepted_clock_keeps_a_reservation_whose_job_has_the_key_of_a_dead_letter() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let expires = Some(Expiry {
+        expire: Expire::After(Delay::new(400 * DAY).expect("valid")),
+        on_expiry: OnExpiry::Delete,
+    });
+    for expiry in [None, expires] {
+        let mut fixture = Fixture::new();
+        let store = fixture.open().await;
+        let held = job("held");
+        add(&store, [AddJob { spec: JobSpec { expiry, ..held.spec.clone() }, ..held }]).await;
+        let buried = AddJob { topic: topic("u"), ..job("buried") };
+        add(&store, [AddJob { spec: JobSpec { expiry: expires, ..buried.spec.clone() }, ..buried }]).await;
+        let of_u = Outlet::plain(topic("u"));
+        let reserved = store.reserve(&of_u, &[Claim::default()], Wait::No).await.expect("reserves");
+        store.bury(ALL, &id("buried"), &reserved[0].receipt, None).await.expect("buries").expect("is held");
+        // The machine's clock is a year ahead.
+        fixture.clock.advance(365 * DAY);
+        let held = reserve(&store, 1).await.remove(0);
+        store.close().await.expect("closes");
+        drop(store);
+        fixture.clock = ManualClock::new(Timestamp::from_millis(START_MS));
+        accept_clock(&fixture.options, &*fixture.clock).expect("accepts");
+        let store = fixture.open().await;
+        let until = get(&store, "held").await.reserved_until().expect("is reserved");
+        assert!(until <= minutes(1), "{until}");
+        finish(&store, &held).await;
+        consistent(&store).await;
+    }
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_listed_by_the_moment_of_its_death_after_a_restart() {
+    for step_ms in [HOUR_MS, -HOUR_MS] {
+        let mut fixture = Fixture::new();
+        let store = fixture.open().await;
+        fixture.clock.step_wall(step_ms);
+        add(&store, [job("buried")]).await;
+        let held = reserve(&store, 1).await.remove(0);
+        store.bury(ALL, &id("buried"), &held.receipt, None).await.expect("buries").expect("is held");
+        let died_at = get(&store, "buried").await.dead_at().expect("is dead");
+        store.close().await.expect("closes");
+        drop(store);
+        fixture.clock = ManualClock::new(died_at.after(MINUTE));
+        let store = fixture.open().await;
+        let range = |from, to| JobFilter { from, to, ..JobFilter::all(State::Dead) };
+        for (filter, expected) in [
+            (range(Some(died_at), None), 1),
+            (range(None, Some(died_at.after(MINUTE))), 1),
+            (range(Some(died_at.after(MINUTE)), None), 0),
+            (range(None, Some(died_at)), 0),
+        ] {
+            let page = store.list(&filter, Order::Ascending, None, 10).await.expect("lists");
+            assert_eq!(page.jobs.len(), expected, "{filter:?}");
+        }
+    }
 }
 
 #[tokio::test]

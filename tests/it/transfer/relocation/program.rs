@@ -79,6 +79,28 @@ fn a_served_store_moves_to_redis_and_back() {
     assert!(server.stop().success());
 }
 
+#[test]
+fn a_target_that_may_remember_fewer_ids_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let server = Server::serve(&[], &[], path);
+    assert_eq!(server.call("PUT", "/topics/t", r#"{"dedup":"24h"}"#).status, 200);
+    for id in ["a", "b", "c"] {
+        assert_eq!(add(&server, &format!(r#"{{"topic":"t","id":"{id}"}}"#)), 201);
+        assert_eq!(server.call("POST", "/batch/pop", r#"{"topics":["t"]}"#).status, 200);
+        assert_eq!(server.call("POST", &format!("/jobs/{id}/finish"), "").status, 204);
+    }
+    assert!(server.stop().success());
+    let target = "[embedded]\ndata_dir = 'target'\n[queue]\ndedup_max = 2\n";
+    fs::write(path.join("target.toml"), target).expect("writes");
+    for (flags, end) in [(&[][..], "when"), (&["--last"], "it is open")] {
+        let text = run_to(1, &[&["move", "--to", "target.toml"], flags].concat(), path);
+        let expected =
+            format!("forgot 1 remembered id, because queue.dedup_max of the target is lower; {end}");
+        assert!(text.contains(&expected), "{text}");
+    }
+}
+
 /// The last run opens the store as a server does, which sets a damaged record aside. The target has the job as it was.
 #[test]
 fn a_job_whose_record_was_damaged_after_it_was_copied_is_not_lost() {
