@@ -36,6 +36,47 @@ inBrowser("a job is added with all its fields, and followed to its end", {}, asy
   await tab.sees("This job is gone:");
 });
 
+inBrowser("a job and a run whose answer was lost are added once", {}, async ({ server, tab, page }) => {
+  let isLost = true;
+  await page.route(/\/(jobs|run)$/, async (route) => {
+    if (route.request().method() !== "POST" || !isLost) return route.continue();
+    isLost = false;
+    await route.fetch();
+    return route.abort();
+  });
+  await tab.go("topics/trial");
+  await tab.button("Add a job …").click();
+  await tab.button("Add job").click();
+  await tab.sees("The connection failed.");
+  await tab.button("Add job").click();
+  await tab.sees(/^Added /);
+  const jobs = async (topic, state) => (await server.call("GET", `jobs?state=${state}&topic=${topic}`)).jobs.length;
+  assert.equal(await jobs("trial", "delayed"), 1);
+  await server.call("PUT", "schedules/yearly", { cron: "0 0 1 1 *", job: { topic: "runs" } });
+  await tab.go("schedules/yearly");
+  isLost = true;
+  await tab.button("Run now").click();
+  await tab.sees("It is not known whether this was done.");
+  await tab.button("Run now").click();
+  await tab.sees(/^Added run:yearly:/);
+  assert.equal(await jobs("runs", "ready"), 1);
+  await tab.button("Run now").click();
+  await tab.until(() => !document.querySelector(".actions button:disabled"));
+  assert.equal(await jobs("runs", "ready"), 2, "the next one is another");
+});
+
+inBrowser("what was entered stays when the job has gone", {}, async ({ server, tab, page }) => {
+  await server.add({ topic: "t", id: "first", delay: "1h" });
+  await tab.go("jobs/first");
+  await tab.button("Duplicate …").click();
+  await page.getByLabel("Body, in JSON").fill('"by hand"');
+  await server.call("DELETE", "jobs/first");
+  await tab.sees("This job is gone:");
+  await tab.button("Add job").click();
+  await page.getByRole("status").getByRole("link", { name: "first-2" }).waitFor();
+  assert.equal((await server.job("first-2")).body, "by hand");
+});
+
 inBrowser("a copy of a job has its fields and another id", {}, async ({ server, tab, page }) => {
   const callback = { url: "http://127.0.0.1:59999/hook", method: "PUT", headers: { "x-key": "k" } };
   const body = '{"big": 9007199254740993}';

@@ -174,6 +174,41 @@ inBrowser("a dead letter that was replayed meanwhile is not deleted", {}, async 
   assert.deepEqual(await states(server, ["a", "b"]), ["ready", "gone"]);
 });
 
+inBrowser("a job that was replaced or reserved meanwhile is not deleted", {}, async ({ server, tab, page }) => {
+  for (const id of ["a", "b", "c"]) await server.add({ topic: "mail", id, delay: "1h", revision: 1 });
+  await tab.go("jobs");
+  await lists(tab, ["a", "b", "c"]);
+  await page.getByLabel("Select all shown").check();
+  await tab.button("Delete …").click();
+  await page.getByLabel("Enter 3 to confirm").fill("3");
+  await server.add({ topic: "mail", id: "a", delay: "2h", revision: 2, if_exists: "replace" });
+  await server.call("PATCH", "jobs/b", { delay: 0 });
+  await server.call("GET", "topics/mail/pop");
+  await tab.button("Delete 3 jobs").click();
+  await tab.sees("Deleted 1 of 3 jobs.");
+  assert.deepEqual(await states(server, ["a", "b", "c"]), ["delayed", "reserved", "gone"]);
+  await tab.go("jobs/a");
+  await tab.button("Delete …").click();
+  await server.add({ topic: "mail", id: "a", delay: "3h", revision: 3, if_exists: "replace" });
+  await tab.button("Delete 1 job").click();
+  await tab.sees("a was replaced by another one.");
+  assert.deepEqual(await states(server, ["a"]), ["delayed"]);
+});
+
+inBrowser("a stop says whether the operation has ended", {}, async ({ tab, page }) => {
+  const answers = { running: "Its process was asked to stop it, and has not answered.", done: "It had ended after 5 jobs.", stopped: "Stopped after 5 jobs." };
+  const operation = { id: "ui-1", action: "delete", filter: { topic: "mail" }, matched: 9, examined: 5, changed: 5, skipped: 0, started_at: new Date().toISOString() };
+  let state = null;
+  await page.route("**/bulk/ui-1", (route) => route.fulfill({ json: { ...operation, state: "running" } }));
+  await page.route("**/bulk/ui-1/stop", (route) => route.fulfill({ json: { ...operation, state } }));
+  await tab.go("bulk/ui-1");
+  for (const [answered, text] of Object.entries(answers)) {
+    state = answered;
+    await tab.button("Stop").click();
+    await tab.sees(text);
+  }
+});
+
 inBrowser("keys work after a click on a box", {}, async ({ server, tab, page }) => {
   for (const [n, id] of ["a", "b"].entries()) await server.add({ topic: "mail", id, at: new Date(4e12 + n * 1000).toISOString() });
   await tab.go("jobs");

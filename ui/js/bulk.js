@@ -66,13 +66,15 @@ async function dryRun(action, filter, signal) {
 /** A name of the operation, so that a repeated call does not run it twice. */
 const newId = () => `ui-${[...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 
-/** Deletes a job, but no dead letter that was replayed since it was listed. */
-async function deleteListed({ id, state, dead_at }) {
-  if (state === "dead") {
-    const now = await get(path("jobs", id));
-    if (now.dead_at !== dead_at) throw new ApiError({ status: 409, code: "job_changed", title: t`The job was replayed`, detail: t`${id} is ${stateName(now.state)} now.` });
+/** Deletes a job, but none that was replaced, replayed or reserved since it was listed. */
+async function deleteListed({ id, state, created_at, revision, dead_at }) {
+  const now = await get(path("jobs", id));
+  const isReplaced = now.created_at !== created_at || now.revision !== revision;
+  if (isReplaced || now.dead_at !== dead_at) {
+    const detail = isReplaced ? t`${id} was replaced by another one.` : t`${id} is ${stateName(now.state)} now.`;
+    throw new ApiError({ status: 409, code: "job_changed", title: t`The job has changed`, detail });
   }
-  return change("DELETE", path("jobs", id));
+  return change("DELETE", `${path("jobs", id)}${state === "reserved" ? "" : "?unless_reserved=true"}`);
 }
 
 /** What is said of a change before it is made. */

@@ -60,6 +60,7 @@ const STOP_MS = 15_000;
 
 export const setStop = ({ id }) =>
   perform(t`Not stopped.`, async () => {
-    const { changed } = await change("POST", path("bulk", id, "stop"), undefined, STOP_MS);
-    return t`Stopped after ${counted(changed, "job")}.`;
+    const { state, changed } = await change("POST", path("bulk", id, "stop"), undefined, STOP_MS);
+    if (state === "running") return t`Its process was asked to stop it, and has not answered.`;
+    return state === "stopped" ? t`Stopped after ${counted(changed, "job")}.` : t`It had ended after ${counted(changed, "job")}.`;
   });

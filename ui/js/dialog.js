@@ -26,13 +26,16 @@ export function Result() {
   </div>`;
 }
 
+/** Whether a call may have been carried out although it failed. */
+export const mayBeDone = ({ status, code }) => status === 0 || (status >= 500 && code !== "not_begun");
+
 /** Runs a change and announces what came of it. `run` returns the text to announce. True if it worked. */
 export async function perform(failed, run) {
   try {
     announce(await run());
     return true;
   } catch (error) {
-    announce(failed, error);
+    announce(mayBeDone(error) ? t`It is not known whether this was done.` : failed, error);
     return false;
   }
 }

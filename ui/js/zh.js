@@ -219,9 +219,12 @@ export const texts = {
   "Not replayed.": "重新投递失败。",
   "Not stopped.": "停止失败。",
   "Not run.": "触发失败。",
+  "It is not known whether this was done.": "不清楚这是否已经执行。",
   "{0} is ready.": "{0} 已就绪。",
   "{0} is ready again.": "{0} 已重新就绪。",
   "Stopped after {0}.": "已停止，此前更改了 {0}。",
+  "It had ended after {0}.": "它已经结束，此前更改了 {0}。",
+  "Its process was asked to stop it, and has not answered.": "已要求执行它的进程停止，但尚未得到回应。",
 
   // Why jobs wait
   " for {0}": "，已持续 {0}",
@@ -418,7 +421,8 @@ export const texts = {
   "The count was stopped.": "计数已停止。",
   "The count failed.": "计数失败。",
   "The count was abandoned.": "计数已中断。",
-  "The job was replayed": "任务已被重新投递",
+  "The job has changed": "任务已有变化",
+  "{0} was replaced by another one.": "{0} 已被另一个任务替换。",
   "{0} is {1} now.": "{0} 的状态已变为“{1}”。",
   "This cannot be undone.": "此操作无法撤销。",
   "They become ready over this time, and their attempts start again.": "任务将在这段时间内陆续就绪，尝试次数重新计算。",

@@ -85,7 +85,8 @@ const factsOf = (job, view, now) => [
 
 const JobFacts = ({ job, view }) => html`<${Facts} facts=${factsOf(job, view, useNow())} />`;
 
-function Actions({ job, refresh }) {
+/** The dialogs stay when the job has gone, with what was entered. */
+function Actions({ job, refresh, isGone }) {
   const may = useMay(job.topic);
   const { ask, question } = useQuestion();
   const copying = useAddJob();
@@ -99,7 +100,7 @@ function Actions({ job, refresh }) {
   const asks = (action) => () => ask({ action, jobs: [job], done: refresh });
   const waits = job.state === "delayed" || job.state === "ready";
   const isExpired = isOver(job, useNow());
-  return html`<div class="actions">
+  return html`${!isGone && html`<div class="actions">
       ${job.state === "delayed" && may("add") && html`<button class="primary" disabled=${busy} onClick=${() => run(() => runNow(job))}>${t`Run now`}</button>`}
       ${waits && may("add") && html`<button onClick=${asks("reschedule")}>${t`Reschedule …`}</button>`}
       ${job.state === "reserved" && may("admin") && html`<button onClick=${asks("revoke")}>${t`Take back …`}</button>`}
@@ -107,7 +108,7 @@ function Actions({ job, refresh }) {
       ${may("add") && html`<button onClick=${() => copying.ask({ job })}>${t`Duplicate …`}</button>
         <button class="danger quiet" onClick=${asks("delete")}>${t`Delete …`}</button>`}
       <${Lacking} topic=${job.topic} scopes=${["add", "admin"]} />
-    </div>
+    </div>`}
     ${question}${copying.question}`;
 }
 
@@ -148,7 +149,8 @@ export function Job({ id, hidesBodies }) {
       : html`<${AsOf} poll=${poll} />`}
     <section class="card ${poll.stale}">
       <p class="headline"><${StateName} state=${job.state} />${!isGone && html` <span><${Waits} job=${job} view=${view} /></span><${ExpiresSoon} job=${job} />`}</p>
-      ${!isGone && html`<${Next} job=${job} view=${view} limits=${limits} /><${NoteOf} job=${job} /><${Actions} job=${job} refresh=${poll.refresh} />`}
+      ${!isGone && html`<${Next} job=${job} view=${view} limits=${limits} /><${NoteOf} job=${job} />`}
+      <${Actions} job=${job} refresh=${poll.refresh} isGone=${isGone} />
       <${Life} job=${job} view=${view} limits=${limits} ended=${ended} isGone=${isGone} />
     </section>
     <div class="columns wide-left">

@@ -1,10 +1,11 @@
 // Schedules: the list of recurring jobs; one with its next runs; pause, run now, change and delete it.
-import { html, useObservable, useState } from "../lib.js";
+import { html, useObservable, useRef, useState } from "../lib.js";
+import { newUuid } from "../addjob.js";
 import { go, href, path, queryText } from "../address.js";
 import { change, rights } from "../api.js";
 import { Lacking, useMay } from "../changes.js";
 import { words } from "../cron.js";
-import { perform, Question } from "../dialog.js";
+import { mayBeDone, perform, Question } from "../dialog.js";
 import { count, duration } from "../format.js";
 import { useKeys } from "../keys.js";
 import { t } from "../language.js";
@@ -84,7 +85,8 @@ const factsOf = (schedule) => [
     ? t`${MISSED[schedule.missed] ?? schedule.missed}, if less than ${duration(schedule.missed_within)} late` : MISSED[schedule.missed] ?? schedule.missed],
 ];
 
-function Actions({ schedule, refresh }) {
+/** The dialogs stay when the schedule has gone, with what was entered. */
+function Actions({ schedule, refresh, isGone }) {
   const { name, state } = schedule;
   const { topic } = schedule.job;
   const may = useMay(topic);
@@ -97,7 +99,19 @@ function Actions({ schedule, refresh }) {
     await refresh();
     setBusy(false);
   };
-  const addRun = async () => t`Added ${(await change("POST", path("schedules", name, "run"))).id}.`;
+  // The next call repeats one of which it is not known what came of it.
+  const runId = useRef(null);
+  const addRun = async () => {
+    runId.current ??= newUuid();
+    try {
+      const { id } = await change("POST", path("schedules", name, "run"), { id: runId.current });
+      runId.current = null;
+      return t`Added ${id}.`;
+    } catch (error) {
+      if (!mayBeDone(error)) runId.current = null;
+      throw error;
+    }
+  };
   const pauses = state !== "paused";
   const setPaused = async () => {
     await change("POST", path("schedules", name, pauses ? "pause" : "resume"));
@@ -108,14 +122,14 @@ function Actions({ schedule, refresh }) {
     go("schedules");
   };
   const hidesHeaders = Object.keys(schedule.job.callback?.headers ?? {}).length > 0;
-  if (!may("admin")) return html`<${Lacking} topic=${topic} scopes=${["admin"]} />`;
-  return html`<div class="actions">
+  if (!may("admin")) return !isGone && html`<${Lacking} topic=${topic} scopes=${["admin"]} />`;
+  return html`${!isGone && html`<div class="actions">
       <button disabled=${busy} onClick=${() => run(t`Not run.`, addRun)}>${t`Run now`}</button>
       <button disabled=${busy} onClick=${() => run(pauses ? t`Not paused.` : t`Not resumed.`, setPaused)}>${pauses ? t`Pause` : t`Resume`}</button>
       ${!hidesHeaders && html`<button disabled=${busy} onClick=${() => setAsked("change")}>${t`Change …`}</button>`}
       <button class="danger quiet" onClick=${() => setAsked("delete")}>${t`Delete …`}</button>
-    </div>
-    ${hidesHeaders && html`<p class="small">${t`The callback of its job has headers, whose values are not shown here: change this schedule where it was made.`}</p>`}
+    </div>`}
+    ${hidesHeaders && !isGone && html`<p class="small">${t`The callback of its job has headers, whose values are not shown here: change this schedule where it was made.`}</p>`}
     ${asked === "change" && html`<${Editor} schedule=${schedule} close=${() => setAsked(null)} done=${refresh} />`}
     ${asked === "delete" && html`<${Question} title=${t`Delete this schedule?`} label=${t`Delete`} act=${remove} close=${() => setAsked(null)}>
       <p>${t`There will be no more runs of ${html`<code class="id">${name}</code>`}. The jobs of its earlier runs stay.`}</p><//>`}`;
@@ -138,7 +152,7 @@ function Schedule({ name, hidesBodies }) {
       <div class="stack">
         <section class="card ${poll.stale}">
           <p class="headline"><strong><${Rule} schedule=${schedule} /></strong> <${State} schedule=${schedule} /></p>
-          ${!isGone && html`<${Actions} schedule=${schedule} refresh=${refresh} />`}
+          <${Actions} schedule=${schedule} refresh=${refresh} isGone=${isGone} />
           <${Facts} facts=${factsOf(schedule)} />
         </section>
         <section class="card">
