@@ -90,7 +90,8 @@ impl Clock for SystemClock {
     fn advance_to_at_least(&self, floor: Timestamp) -> Duration {
         let behind_us = micros_behind(floor, self.now_micros());
         self.offset_us.fetch_add(behind_us, Ordering::Relaxed);
-        self.wall_ahead_ms.fetch_sub(behind_us / 1_000, Ordering::Relaxed);
+        // So that the difference stays rounded down.
+        self.wall_ahead_ms.fetch_sub((behind_us + 999) / 1_000, Ordering::Relaxed);
         Duration::from_micros(behind_us.unsigned_abs())
     }
 }
@@ -144,6 +145,17 @@ mod tests {
         assert!(clock.now() >= future);
         assert!(clock.wall_now() < future, "the wall clock was not moved");
         assert!(!clock.is_trusted(), "it is an hour behind the store");
+    }
+
+    /// A moment would come early otherwise.
+    #[test]
+    fn the_difference_is_rounded_down_where_the_clock_moves_forward() {
+        for _ in 0..5 {
+            let clock = SystemClock::new();
+            let moved = clock.advance_to_at_least(clock.now().after(Duration::from_secs(10)));
+            let behind_us = i64::try_from(moved.as_micros()).expect("fits");
+            assert!((-999..=0).contains(&(clock.wall_ahead_ms() * 1_000 + behind_us)), "{behind_us}");
+        }
     }
 
     #[test]

@@ -248,7 +248,7 @@ pub trait Store: TopicStore + ScheduleStore + std::fmt::Debug + 'static {
 
     /// Stores jobs as they are in another store: state, times, attempts, reservation and fingerprint included. A delayed job
     /// whose due time has passed may become ready at once. Results are in the order of `jobs`. A job that is there already, or
-    /// another one under its id, stays as it is.
+    /// another one under its id, stays as it is. The id of a job that is stored is not remembered any more.
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>>;
 
     /// Remembers ids as they are remembered in another store. An id whose window has passed counts as there. One of which a later

@@ -193,8 +193,10 @@ fn add_security_headers(headers: &mut HeaderMap) {
 /// The response for a connection beyond the limit, whose request is not parsed.
 pub fn too_many_connections(dialect: &dyn Dialect) -> axum::http::Response<Bytes> {
     let problem = Problem::too_many_connections();
-    let mut response = dialect.render(&problem, RequestId::new().as_str());
+    let id = RequestId::new();
+    let mut response = dialect.render(&problem, id.as_str());
     problem.add_headers(response.headers_mut());
+    response.headers_mut().insert(REQUEST_ID, id.0);
     add_security_headers(response.headers_mut());
     response.map(Bytes::from)
 }

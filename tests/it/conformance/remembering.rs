@@ -8,7 +8,7 @@ use linger::{
 use crate::harness::{
     jobs::*,
     lists::{change, see},
-    records::all_remembered,
+    records::{all_records, all_remembered},
     stores::{Engine, Settings, StoreFixture},
 };
 
@@ -26,6 +26,7 @@ super::on_every_engine! {
     a_paused_topic_recognises_a_repeat,
     a_remembered_id_waits_for_a_restart,
     what_is_remembered_can_be_put_into_another_store,
+    the_id_of_a_job_that_is_put_is_not_remembered,
 }
 
 /// Job `a` of a topic that remembers ids for so many seconds.
@@ -280,6 +281,16 @@ async fn what_is_remembered_can_be_put_into_another_store(fixture: StoreFixture)
     let passed = RememberedId { until: fixture.now(), ..named("c") };
     assert_eq!(put(vec![passed]).await.expect("puts"), [Put::Exists], "its window has passed");
     assert_eq!(add_word(store, AddJob { id: id("c"), ..windowed(600) }).await, "created");
+}
+
+async fn the_id_of_a_job_that_is_put_is_not_remembered(fixture: StoreFixture) {
+    let store = &*fixture.store;
+    add(store, windowed(600)).await;
+    let jobs = all_records(store).await.1;
+    finish_next(store).await;
+    assert_eq!(store.put(jobs).await.expect("puts"), [Put::Done]);
+    purge(store, &topic("t"), 10).await;
+    assert_eq!(add_word(store, windowed(600)).await, "created");
 }
 
 async fn a_batch_of_remembered_ids_is_answered_in_order(fixture: StoreFixture) {

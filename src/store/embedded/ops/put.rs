@@ -46,6 +46,10 @@ fn put_one(txn: &mut WriteTxn<'_>, record: &JobRecord) -> SqlResult<Result<Put>>
             txn.insert_waiting(hash, outlet, &stored)?;
         }
     }
+    // The id may have been copied before its job was replaced.
+    if txn.db.remembered_count() > 0 {
+        txn.db.forget(&record.job.id)?;
+    }
     Ok(Ok(Put::Done))
 }
 

@@ -203,7 +203,7 @@ async fn put_on(
     let outlets: BTreeSet<Outlet> = jobs.iter().map(|(_, job)| outlet(job)).collect();
     let known: Vec<&Outlet> = outlets.iter().collect();
     let slot = shards.replay_slots.acquire(shard);
-    let call = shards.change(Script::Put, shard, Some(&slot), &known);
+    let call = shards.with_remembered(shards.change(Script::Put, shard, Some(&slot), &known), shard);
     let call = jobs.iter().fold(call, |call, (_, job)| {
         let record = encode_whole(job, host(shards, job), rand::random());
         call.arg(job.job.id.as_str()).bytes_arg(record)

@@ -78,7 +78,7 @@ scripts! {
     Change "change" [RECORD, SHARD, MOVES, HISTORY],
     Promote "promote" [RECORD, SHARD, MOVES, HISTORY, INDEXES],
     Purge "purge" [RECORD, SHARD, MOVES, SCAN],
-    Put "put" [RECORD, SHARD, MOVES, INDEXES],
+    Put "put" [RECORD, SHARD, MOVES, INDEXES, REMEMBERING],
     PutRemembered "put_remembered" [RECORD, SHARD, REMEMBERING],
     RunSchedules "run_schedules" [RECORD, SHARD, MOVES, ADDING, AGENDA, SCHEDULES],
     UpdateSchedules "update_schedules" [RECORD, SHARD, MOVES, ADDING, AGENDA, SCHEDULES],

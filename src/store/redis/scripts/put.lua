@@ -5,6 +5,7 @@
 -- Reply     { set aside, per job 1 when it was stored, 2 when it is there already, 3 when another one has its id }
 if REPLAY then return REPLAY end
 check_keys()
+check_remembered()
 local DONE, EXISTS, DIFFERS = 1, 2, 3
 local indexes = indexes_behind(0)
 
@@ -24,6 +25,8 @@ local function put(id, raw)
   if job.state == DEAD then call('ZADD', outlets[job.outlet].dead, job.died, id) end
   count(job.outlet, job.state, 1, job.due)
   call('HSET', JOBS, id, raw)
+  -- The id may have been copied before its job was replaced.
+  if call('HEXISTS', REMEMBERED, id) == 1 then forget(id) end
   return DONE
 end
 

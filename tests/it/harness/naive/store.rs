@@ -189,7 +189,15 @@ impl Store for Naive {
 
     async fn put(&self, jobs: Vec<JobRecord>) -> Result<Vec<Put>> {
         let mut content = self.content();
-        Ok(jobs.into_iter().map(|job| self.put_one(&mut content, job)).collect())
+        let put = |job: JobRecord| {
+            let id = job.job.id.clone();
+            let put = self.put_one(&mut content, job);
+            if put == Put::Done {
+                content.remembered.remove(&id);
+            }
+            put
+        };
+        Ok(jobs.into_iter().map(put).collect())
     }
 
     async fn put_remembered(&self, ids: Vec<RememberedId>) -> Result<Vec<Put>> {
