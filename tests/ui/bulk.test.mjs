@@ -303,16 +303,16 @@ onEveryEngine("all that match are counted, confirmed and changed", {}, async ({ 
 });
 
 inBrowser("an operation that runs is stopped", {}, async ({ server, tab }) => {
-  for (let from = 0; from < 6_000; from += 1_000) {
+  for (let from = 0; from < 20_000; from += 1_000) {
     await server.call("POST", "batch/jobs", { jobs: Array.from({ length: 1_000 }, (_, n) => ({ topic: "mail", id: `j:${from + n}`, delay: "1d" })) });
   }
   await tab.go("bulk");
   await tab.sees("There are no bulk operations.");
-  const { id } = await server.call("POST", "bulk", { action: "delete", filter: { topic: "mail", state: "delayed" }, dry_run: false, limit: 6_000 });
+  const { id } = await server.call("POST", "bulk", { action: "delete", filter: { topic: "mail", state: "delayed" }, dry_run: false, limit: 20_000 });
   await tab.go(`bulk/${id}`);
   await tab.button("Stop").click();
   await tab.sees(/^Stopped after [\d,]+ jobs?\.$/);
-  await tab.sees(/^stopped: [\d,]+ of 6,000 changed/);
+  await tab.sees(/^stopped: [\d,]+ of 20,000 changed/);
   assert.ok((await server.call("GET", "topics/mail")).counts.delayed > 0);
 });
 

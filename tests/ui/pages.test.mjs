@@ -255,7 +255,7 @@ inBrowser("a stop may take longer than the server waits for another one", {}, as
   await page.route(/bulk\/one$/, (route) => alter(route, (operation) => ({ ...operation, state: "running" })));
   await tab.go("bulk/one");
   await tab.button("Stop").click();
-  await tab.sees("Stopped after");
+  await tab.sees("It had ended after 1 job.");
   assert.equal((await limitOf(page, "POST", "bulk/one/stop"))[2], 15_000);
 });
 
