@@ -137,17 +137,17 @@ impl Auditor for QueueAuditor {
             let Some(mut call) = self.describe(&request).await else { return answer.await };
             drop(request);
             let id = format!("{:032x}", rand::random::<u128>());
-            let without_query = call.path[..call.path.find('?').unwrap_or(call.path.len())].to_owned();
+            // Until the call has worked, a parameter may have a wrong name, and a secret as its value.
+            let without_query = call.path.split('?').next().unwrap_or_default().to_owned();
             let path = mem::replace(&mut call.path, without_query);
             self.queue.note_call(&id, &call).await;
             let response = answer.await;
             call.status = Some(response.status().as_u16());
-            if matches!(call.status, Some(400 | 422)) {
-                // A misspelt name may have a secret as its value.
-                call.request = None;
-            } else {
-                // Every parameter has a name that is known here.
+            if response.status().is_success() {
                 call.path = path;
+            } else if matches!(call.status, Some(400 | 422)) {
+                // So may a member of the body.
+                call.request = None;
             }
             self.queue.note_call(&id, &call).await;
             response

@@ -116,7 +116,7 @@ impl Queue {
                         error = why,
                         by = call.by,
                         method = call.method,
-                        path = call.path.split('?').next(),
+                        path = call.path,
                         "a call, or its status, is missing in the audit list"
                     );
                 }

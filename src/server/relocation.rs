@@ -128,15 +128,14 @@ async fn complete(
 }
 
 fn is_complete(to: &Config, passed: &PassReport) -> bool {
-    passed.broken == 0 && forgotten_ids(to, passed) == 0
+    passed.broken == 0 && passed.remembered <= dedup_max(to)
 }
 
-/// How many of the ids that the source remembers are more than the target may.
-fn forgotten_ids(to: &Config, passed: &PassReport) -> u64 {
-    passed.remembered.saturating_sub(match to.engine {
-        EngineKind::Embedded => to.embedded.dedup_max,
-        EngineKind::Redis => to.redis.dedup_max,
-    })
+fn dedup_max(config: &Config) -> u64 {
+    match config.engine {
+        EngineKind::Embedded => config.embedded.dedup_max,
+        EngineKind::Redis => config.redis.dedup_max,
+    }
 }
 
 fn in_words(to: &Config, passed: &PassReport) -> String {
@@ -156,10 +155,9 @@ fn in_words(to: &Config, passed: &PassReport) -> String {
     if broken > 0 {
         text.push_str(&format!(", left out {}", counted(broken, "broken record")));
     }
-    let forgotten = forgotten_ids(to, passed);
-    if forgotten > 0 {
-        let ids = counted(forgotten, "remembered id");
-        text.push_str(&format!(", forgot {ids}, because queue.dedup_max of the target is lower"));
+    let most = dedup_max(to);
+    if remembered > most {
+        text.push_str(&format!(", kept at most {most} of the remembered ids (queue.dedup_max)"));
     }
     text
 }

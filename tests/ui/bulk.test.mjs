@@ -183,7 +183,7 @@ inBrowser("a job that was replaced or reserved meanwhile is not deleted", {}, as
   await page.getByLabel("Enter 3 to confirm").fill("3");
   await server.add({ topic: "mail", id: "a", delay: "2h", revision: 2, if_exists: "replace" });
   await server.call("PATCH", "jobs/b", { delay: 0 });
-  await server.call("GET", "topics/mail/pop");
+  await server.call("GET", "topics/mail/pop?ttr=1h");
   await tab.button("Delete 3 jobs").click();
   await tab.sees("Deleted 1 of 3 jobs.");
   assert.deepEqual(await states(server, ["a", "b", "c"]), ["delayed", "reserved", "gone"]);

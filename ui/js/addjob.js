@@ -2,21 +2,13 @@
 import { html, useId, useState } from "./lib.js";
 import { href } from "./address.js";
 import { curl, jobJson } from "./curl.js";
-import { add } from "./api.js";
+import { add, newId } from "./api.js";
 import { serverNow } from "./clock.js";
 import { announce, Question } from "./dialog.js";
 import { useWhen } from "./due.js";
 import { t } from "./language.js";
 import { Command, Field } from "./parts.js";
 import { Ended } from "./history.js";
-
-/** An id as the server makes it for a job without one. It is made here, so that a repeated call adds no second job. */
-export function newUuid() {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
-  [bytes[6], bytes[8]] = [(bytes[6] & 15) | 64, (bytes[8] & 63) | 128];
-  const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
-}
 
 const UUID = /^[\da-f]{8}-([\da-f]{4}-){3}[\da-f]{12}$/;
 const LONGEST_ID = 255;
@@ -81,7 +73,7 @@ export function AddJob({ topic, job, close, done }) {
   const isValid = isJson(values.body);
   const fields = due ? fieldsOf(values, due, job) : null;
   const json = isValid && fields ? jobJson(fields, values.body.trim()) : null;
-  const [ownId] = useState(newUuid);
+  const [ownId] = useState(newId);
   const act = async () => {
     const { id, ended } = await add(jobJson({ ...fields, id: fields.id ?? ownId }, values.body.trim()));
     const link = html`<a class="mono" href=${href("jobs", id)}>${id}</a>`;

@@ -140,6 +140,15 @@ async function begin(method, path, options) {
   }
 }
 
+/** A random id for what a call makes, so that a repeated call makes nothing twice. */
+export function newId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  // A UUID of version 4 (RFC 9562). `crypto.randomUUID` is missing without TLS.
+  [bytes[6], bytes[8]] = [(bytes[6] & 15) | 64, (bytes[8] & 63) | 128];
+  const hex = [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+}
+
 /** Changes something. With a `timeout` of null it waits for the answer as long as it takes. */
 export const change = (method, path, body, timeout) => begin(method, path, { body: body === undefined ? undefined : JSON.stringify(body), timeout });
 

@@ -1,7 +1,7 @@
 // The question before a change of many jobs: what they are, how many, and the first of them.
 import { html, useEffect, useObservable, useState } from "./lib.js";
 import { go, path } from "./address.js";
-import { ApiError, change, get } from "./api.js";
+import { ApiError, change, get, newId } from "./api.js";
 import { announce, Question } from "./dialog.js";
 import { serverNow } from "./clock.js";
 import { shiftOf, useDue } from "./due.js";
@@ -62,9 +62,6 @@ async function dryRun(action, filter, signal) {
   if (result.state && result.state !== "done") throw new Error(result.error ?? COUNTS[result.state] ?? result.state);
   return result;
 }
-
-/** A name of the operation, so that a repeated call does not run it twice. */
-const newId = () => `ui-${[...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 
 /** Deletes a job, but none that was replaced, replayed or reserved since it was listed. */
 async function deleteListed({ id, state, created_at, revision, dead_at }) {
@@ -128,7 +125,7 @@ export function ChangeJobs({ action, filter, jobs, listed, limit, begun, close, 
   const { zone } = useObservable(preferences);
   const [found, setFound] = useState(jobs ? { matched: jobs.length, jobs } : null);
   const [error, setError] = useState(null);
-  const [id] = useState(newId);
+  const [id] = useState(() => `ui-${newId()}`);
   const [changed] = useState(new Set());
   const [targets] = useState(new Map());
   useEffect(() => {

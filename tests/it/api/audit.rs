@@ -3,7 +3,10 @@
 use linger::{auth::Scope, store::Error};
 use serde_json::{Value, json};
 
-use super::on_every_engine;
+use super::{
+    logs::{Log, record},
+    on_every_engine,
+};
 use crate::{
     auth::{api_with_tokens, with},
     harness::{
@@ -151,9 +154,11 @@ async fn pages_go_on_where_the_last_one_ended(engine: Engine) {
     api.get("/audit?limit=1001").await.expect_problem(400, "invalid_parameter");
 }
 
-/// What the store cannot note is done all the same, and counted.
+/// What the store cannot note is done all the same, counted, and logged without what may be secret.
 #[tokio::test]
 async fn a_call_that_cannot_be_noted_is_carried_out_and_counted() {
+    let log = Log::default();
+    let _recording = record(&log, tracing::Level::INFO);
     let api = Api::new(Engine::Naive).await;
     let gaps = async || {
         let page = api.get("/metrics").await.expect(200);
@@ -169,8 +174,15 @@ async fn a_call_that_cannot_be_noted_is_carried_out_and_counted() {
         }
         _ => Fault::default(),
     })));
+    api.post("/topics/mail/pause?access_token=s3cr3t").await.expect_problem(400, "invalid_parameter");
+    let lines = log.text();
+    assert!(
+        lines.contains("is missing in the audit list") && lines.contains("/topics/mail/pause"),
+        "{lines}"
+    );
+    assert!(!lines.contains("s3cr3t"), "{lines}");
     api.send("PUT", "/topics/mail", r#"{"ttr":"5s"}"#).await.expect(200);
-    assert_eq!(gaps().await, "linger_audit_gaps_total 1");
+    assert_eq!(gaps().await, "linger_audit_gaps_total 2");
     api.store.choose_faults(None);
     assert!(calls(&api, "").await.is_empty());
     assert_eq!(api.get("/topics/mail").await.expect(200).json()["settings"]["ttr"], 5);

@@ -115,18 +115,26 @@ async fn polls_wait_while_delivery_is_paused_and_adds_are_refused_while_intake_i
     fixture.close().await;
 }
 
+/// Adds jobs that are dead letters after their only attempt.
+async fn bury(fixture: &Fixture, jobs: usize) {
+    for n in 0..jobs {
+        let once = NewJob { max_attempts: Some(1), ..new_job(&n.to_string(), NOW) };
+        fixture.queue.add(ALL, once, None).await.expect("adds");
+    }
+    let mut left = jobs;
+    while left > 0 {
+        let max = left.min(1_000);
+        left -= accepted_ids(fixture.queue.pop(Pop { max, ..pop(NOW) }).await.expect("answers")).len();
+    }
+    fixture.clock.advance(seconds(60));
+    fixture.queue.promote_due().await.expect("promotes");
+}
+
 #[tokio::test]
 async fn bulk_steps_go_through_all_slices() {
     let fixture = Fixture::new();
     let name: Topic = topic("t");
-    for n in 0..1_200 {
-        let once = NewJob { max_attempts: Some(1), ..new_job(&n.to_string(), NOW) };
-        fixture.queue.add(ALL, once, None).await.expect("adds");
-    }
-    accepted_ids(fixture.queue.pop(Pop { max: 1_000, ..pop(NOW) }).await.expect("answers"));
-    accepted_ids(fixture.queue.pop(Pop { max: 200, ..pop(NOW) }).await.expect("answers"));
-    fixture.clock.advance(seconds(60));
-    fixture.queue.promote_due().await.expect("promotes");
+    bury(&fixture, 1_200).await;
     let requeued = fixture.queue.requeue_dead(&name, Requeue::default(), 501, None).await;
     assert_eq!(requeued.expect("requeues").changed, 501);
     for (limit, deleted) in [(99, 99), (usize::MAX, 600)] {
@@ -142,13 +150,7 @@ async fn bulk_steps_go_through_all_slices() {
 async fn the_shutdown_ends_a_change_of_many_dead_letters() {
     let fixture = Fixture::new();
     let name: Topic = topic("t");
-    for n in 0..250 {
-        let once = NewJob { max_attempts: Some(1), ..new_job(&n.to_string(), NOW) };
-        fixture.queue.add(ALL, once, None).await.expect("adds");
-    }
-    accepted_ids(fixture.queue.pop(Pop { max: 250, ..pop(NOW) }).await.expect("answers"));
-    fixture.clock.advance(seconds(60));
-    fixture.queue.promote_due().await.expect("promotes");
+    bury(&fixture, 250).await;
     fixture.queue.drain();
     let requeued = fixture.queue.requeue_dead(&name, Requeue::default(), 120, None).await;
     assert_eq!(requeued.map(|changed| changed.changed), Err(Error::Draining));

@@ -1,8 +1,7 @@
 // Schedules: the list of recurring jobs; one with its next runs; pause, run now, change and delete it.
 import { html, useObservable, useRef, useState } from "../lib.js";
-import { newUuid } from "../addjob.js";
 import { go, href, path, queryText } from "../address.js";
-import { change, rights } from "../api.js";
+import { change, newId, rights } from "../api.js";
 import { Lacking, useMay } from "../changes.js";
 import { words } from "../cron.js";
 import { mayBeDone, perform, Question } from "../dialog.js";
@@ -102,7 +101,7 @@ function Actions({ schedule, refresh, isGone }) {
   // The next call repeats one of which it is not known what came of it.
   const runId = useRef(null);
   const addRun = async () => {
-    runId.current ??= newUuid();
+    runId.current ??= newId();
     try {
       const { id } = await change("POST", path("schedules", name, "run"), { id: runId.current });
       runId.current = null;

@@ -95,8 +95,7 @@ fn a_target_that_may_remember_fewer_ids_is_named() {
     fs::write(path.join("target.toml"), target).expect("writes");
     for (flags, end) in [(&[][..], "when"), (&["--last"], "it is open")] {
         let text = run_to(1, &[&["move", "--to", "target.toml"], flags].concat(), path);
-        let expected =
-            format!("forgot 1 remembered id, because queue.dedup_max of the target is lower; {end}");
+        let expected = format!("kept at most 2 of the remembered ids (queue.dedup_max); {end}");
         assert!(text.contains(&expected), "{text}");
     }
 }
